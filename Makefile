@@ -7,7 +7,7 @@ export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 export VERSION KEY REGISTRY LATEST DIRTY
 
-.PHONY: help needs needs-build needs-install needs-demo needs-release needs-recipes build rootfs lock plugin image cli deb install install-cli uninstall release publish demo check test test-all test-demo test-hostile test-remotes test-crash test-checkpoints test-soak test-load test-engines test-release test-recipes test-kubernetes test-quota fuzz bench reference performance lint clean
+.PHONY: help needs needs-build needs-install needs-demo needs-release needs-recipes build build-csi rootfs lock plugin image cli deb install install-cli uninstall release publish demo check test test-all test-demo test-hostile test-remotes test-crash test-checkpoints test-soak test-load test-engines test-release test-recipes test-kubernetes test-quota fuzz bench reference performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -150,6 +150,10 @@ PROGRAM = build/helmdeck-repos
 build: ## compile the plugin's program: build/helmdeck-repos, static
 	@$(if $(ARCH),GOARCH=$(ARCH)) $(compile) -o $(PROGRAM) ./plugin
 
+# grpcnotrace leaves out 4 MB for pages that nobody serves.
+build-csi: ## compile the program of the CSI driver, which is the plugin's with a server for kubelet: build/helmdeck-repos, static
+	@$(if $(ARCH),GOARCH=$(ARCH)) $(compile) -tags kubernetes,grpcnotrace -o $(PROGRAM) ./plugin
+
 # An engine on Linux runs the command as a relay, so a command for another system has one for Linux beside it.
 RELAYS ?= $(if $(filter linux,$(shell go env GOOS)),,amd64 arm64)
 compile_cli = CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false \
@@ -160,13 +164,12 @@ cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=a
 	@$(compile_cli) -o $(abspath $(COMMAND)) .
 	@for arch in $(RELAYS); do GOOS=linux GOARCH=$$arch $(compile_cli) -o ../build/repos-linux-$$arch . || exit; done
 
-# ARCH is an architecture as Debian names it, and, for these two, as Go does. grpcnotrace leaves out 4 MB for pages
-# that nobody serves.
+# ARCH is an architecture as Debian names it, and, for these two, as Go does.
 # REGISTRY and VERSION name the image; deploy/kubernetes has the names that are the default here.
 image: export ARCH := $(or $(ARCH),$(shell go env GOARCH))
 image: rootfs ## make the image of the CSI driver for Kubernetes: build/image/helmdeck-repos-csi-ARCH.tar, for docker load and ctr; VERSION=1.2.3, REGISTRY=registry.example.com/helmdeck/repos-csi, ARCH=arm64
 	@mkdir -p build/image/$(ARCH)
-	@GOOS=linux GOARCH=$(ARCH) $(compile) -tags kubernetes,grpcnotrace -o build/image/$(ARCH)/helmdeck-repos ./plugin
+	@GOOS=linux $(MAKE) build-csi PROGRAM=build/image/$(ARCH)/helmdeck-repos
 	@GOOS=linux GOARCH=$(ARCH) $(compile_cli) -o ../build/image/$(ARCH)/docker-repos .
 	@go build -C release -buildvcs=false -o ../build/make-release .
 	@build/make-release image -version '$(or $(VERSION),dev)' -arch $(ARCH) -name '$(or $(REGISTRY),localhost/helmdeck/repos-csi)' \

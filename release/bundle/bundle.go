@@ -50,11 +50,10 @@ func CheckVersion(version string) error {
 // release is a release while it is made.
 type release struct {
 	Options
-	dir     string // where it is made
-	time    time.Time
-	comment string // for the bills of materials
-	// programs and commands are the plugin's program and the operator's command for Linux, by architecture.
-	programs, commands map[string][]byte
+	dir      string // where it is made
+	time     time.Time
+	comment  string            // for the bills of materials
+	commands map[string][]byte // the operator's command for Linux, by architecture
 }
 
 // Make makes a release.
@@ -68,7 +67,7 @@ func Make(ctx context.Context, o Options) error {
 	if _, err := containerName(o.Repository); err != nil {
 		return fmt.Errorf("REGISTRY: %w", err)
 	}
-	r := &release{Options: o, programs: make(map[string][]byte), commands: make(map[string][]byte)}
+	r := &release{Options: o, commands: make(map[string][]byte)}
 	if err := r.identify(ctx); err != nil {
 		return err
 	}

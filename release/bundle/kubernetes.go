@@ -71,8 +71,12 @@ func (r *release) kubernetes(ctx context.Context) error {
 	return packed.Close()
 }
 
-// container makes the image of an architecture, of the programs that were made before.
+// container makes the image of an architecture.
 func (r *release) container(ctx context.Context, name, arch string) error {
+	program, err := r.program(ctx, arch, "build-csi")
+	if err != nil {
+		return err
+	}
 	if r.commands[arch] == nil {
 		code, err := r.compile(ctx, System{"linux", arch})
 		if err != nil {
@@ -80,7 +84,7 @@ func (r *release) container(ctx context.Context, name, arch string) error {
 		}
 		r.commands[arch] = code
 	}
-	made, err := containerOf(r.rootfs(arch)+".tar", image.Source{Version: r.Version, Program: r.programs[arch], Command: r.commands[arch], Time: r.time}, arch)
+	made, err := containerOf(r.rootfs(arch)+".tar", image.Source{Version: r.Version, Program: program, Command: r.commands[arch], Time: r.time}, arch)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package bundle_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,24 +9,24 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/release/bundle"
+	"github.com/helmdeck/repos/release/image"
 )
 
 // TestReleaseForKubernetes makes a release of a project whose programs are that of the test, publishes it, and checks that
 // the file for kubectl names the image that was published. TestReleaseTwice makes one of the project itself.
 func TestReleaseForKubernetes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long")
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("SELF", self)
-	root := project(t, `.PHONY: rootfs build cli
+	root := project(t, `.PHONY: rootfs build build-csi cli
 rootfs:
 	@mkdir -p build && tar -cf build/rootfs-$(ARCH).tar -T /dev/null && : >build/rootfs-$(ARCH).files
 build:
 	@cp "$(SELF)" "$(PROGRAM)"
+build-csi:
+	@cp "$(SELF)" "$(PROGRAM)" && echo driver >>"$(PROGRAM)"
 cli:
 	@cp "$(SELF)" "$(COMMAND)"
 `)
@@ -63,6 +64,17 @@ cli:
 	for _, arch := range bundle.Architectures {
 		if got := containerArch(t, repository+"-csi", arch); got != arch {
 			t.Errorf("a node of %s pulls the image of %q", arch, got)
+		}
+		container, err := image.ReadArchive(filepath.Join(o.Path(), "helmdeck-repos-csi_1.2.3_"+arch+".tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := image.Files(container)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(f image.File) bool { return bytes.HasSuffix(f.Data, []byte("driver\n")) }) {
+			t.Errorf("the image for %s has not the program of the driver", arch)
 		}
 	}
 	var names []string

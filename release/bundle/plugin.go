@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,19 +26,11 @@ func (r *release) plugin(ctx context.Context, arch string) error {
 	if err := r.make(ctx, nil, target...); err != nil {
 		return err
 	}
-	program := filepath.Join(r.dir, ".program")
-	if err := r.make(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "build", "VERSION="+r.Version, "PROGRAM="+program); err != nil {
+	program, err := r.program(ctx, arch, "build")
+	if err != nil {
 		return err
 	}
-	rootfs := r.rootfs(arch)
-	var err error
-	if r.programs[arch], err = os.ReadFile(program); err != nil {
-		return err
-	}
-	if err := os.Remove(program); err != nil {
-		return err
-	}
-	plugin, err := assemble(r, arch, rootfs+".tar")
+	plugin, err := assemble(r, r.rootfs(arch)+".tar", program)
 	if err != nil {
 		return err
 	}
@@ -62,7 +55,18 @@ func (r *release) plugin(ctx context.Context, arch string) error {
 // rootfs returns the path of what make rootfs has made for an architecture, without the ends .tar and .files.
 func (r *release) rootfs(arch string) string { return filepath.Join(r.Root, "build/rootfs-"+arch) }
 
-func assemble(r *release, arch, rootfs string) (v1.Image, error) {
+// program returns what a target of the Makefile compiles for Linux: the plugin's program, or that of the driver for
+// Kubernetes.
+func (r *release) program(ctx context.Context, arch, target string) ([]byte, error) {
+	path := filepath.Join(r.dir, ".program")
+	if err := r.make(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, target, "VERSION="+r.Version, "PROGRAM="+path); err != nil {
+		return nil, err
+	}
+	code, err := os.ReadFile(path)
+	return code, errors.Join(err, os.Remove(path))
+}
+
+func assemble(r *release, rootfs string, program []byte) (v1.Image, error) {
 	config, err := os.ReadFile(filepath.Join(r.Root, "config.json"))
 	if err != nil {
 		return nil, err
@@ -72,7 +76,7 @@ func assemble(r *release, arch, rootfs string) (v1.Image, error) {
 		return nil, err
 	}
 	defer archive.Close()
-	return image.Make(image.Source{Version: r.Version, Config: config, Rootfs: archive, Program: r.programs[arch], Time: r.time})
+	return image.Make(image.Source{Version: r.Version, Config: config, Rootfs: archive, Program: program, Time: r.time})
 }
 
 // describe writes down what is in a plugin, or in an image for containers.

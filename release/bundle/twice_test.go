@@ -136,7 +136,7 @@ func checkBills(t *testing.T, o bundle.Options) {
 		if files, err = image.Files(container); err != nil {
 			t.Fatal(err)
 		}
-		check("helmdeck-repos-csi_"+arch+".spdx.json", files, "git", "go.etcd.io/bbolt", "github.com/docker/cli")
+		check("helmdeck-repos-csi_"+arch+".spdx.json", files, "git", "go.etcd.io/bbolt", "github.com/docker/cli", "github.com/container-storage-interface/spec")
 	}
 	check("docker-repos.spdx.json", archived(t, o.Path()), "github.com/docker/cli", "stdlib", "github.com/helmdeck/repos")
 	if runtime.GOARCH == "amd64" {

@@ -25,7 +25,8 @@ type Prune struct {
 type Pruned struct {
 	Evicted []Eviction `json:"evicted"`
 	Frees   Size       `json:"frees"`
-	// Held counts what came into use meanwhile, Failed what could not be removed.
+	// Held counts what came into use meanwhile, and the clones that only work uses, which ends: a fetch, a build, or a
+	// mount that begins. Failed counts what could not be removed.
 	Held   int `json:"held,omitempty"`
 	Failed int `json:"failed,omitempty"`
 }

@@ -22,7 +22,8 @@ type Selection struct {
 
 // Prune removes what nothing uses: clones that are idle, and layers that nothing needs. A clone that was just
 // made for a mount stays, and so does whatever came into use meanwhile. With dry, it only says what it would
-// remove. It continues after a failed eviction; the error is that of the inventory or ctx.
+// remove. It continues after a failed eviction; the error is that of the inventory or ctx. Held of the report also counts
+// clones that nothing but work uses, which ends: a fetch, a build, or a mount that begins.
 func (j *Janitor) Prune(ctx context.Context, sel Selection, dry bool) (Report, error) {
 	unlock, err := j.lock(ctx)
 	if err != nil {
@@ -37,11 +38,12 @@ func (j *Janitor) Prune(ctx context.Context, sel Selection, dry bool) (Report, e
 			return r, err
 		}
 		j.holdFailed(inv)
-		plan := decidePrune(inv, j.config.Limits, sel)
+		plan, working := decidePrune(inv, j.config.Limits, sel)
 		if dry {
-			r.Evicted, r.Frees = plan.Evictions, plan.Frees
+			r.Evicted, r.Frees, r.Held = plan.Evictions, plan.Frees, working
 			break
 		}
+		r.Held = working // of the last plan alone
 		done, err := j.execute(ctx, plan.Evictions, &r)
 		if err != nil {
 			return r, err
@@ -54,8 +56,9 @@ func (j *Janitor) Prune(ctx context.Context, sel Selection, dry bool) (Report, e
 	return r, nil
 }
 
-// decidePrune plans what Prune removes. The layers below a checkpoint can go once it has gone: in the next plan.
-func decidePrune(inv Inventory, lim Limits, sel Selection) Plan {
+// decidePrune plans what Prune removes, and counts the clones that it would remove if no work was going on for them. The
+// layers below a checkpoint can go once it has gone: in the next plan.
+func decidePrune(inv Inventory, lim Limits, sel Selection) (plan Plan, working int) {
 	p := newPlanner(inv, lim)
 	why := p.because(Pruned, "nothing uses it, and an operator pruned")
 	selected := func(c *clone) bool { return sel.Selects == nil || sel.Selects(*c.Clone) }
@@ -67,10 +70,15 @@ func decidePrune(inv Inventory, lim Limits, sel Selection) Plan {
 			p.evictPart(c.number(), why)
 		}
 	}
-	idle := p.idleClones(0, len(p.clones), func(c *clone) bool {
+	unused := func(c *clone) bool {
 		return selected(c) && c.checkpoints == 0 && c.exempt != JustMade && duration(p.age(c.used())) >= sel.Unused && (sel.Keeps == nil || !sel.Keeps(c.Key))
-	})
-	for c := range idle {
+	}
+	for i := range p.clones {
+		if c := &p.clones[i]; (c.hold == Working || c.hold == Pending) && unused(c) {
+			working++
+		}
+	}
+	for c := range p.idleClones(0, len(p.clones), unused) {
 		if p.full() {
 			break
 		}
@@ -86,5 +94,5 @@ func decidePrune(inv Inventory, lim Limits, sel Selection) Plan {
 	if p.plan.Evictions == nil {
 		p.plan.Evictions, p.plan.Frees = []Eviction{}, disk.Size{}
 	}
-	return p.plan
+	return p.plan, working
 }

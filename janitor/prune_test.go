@@ -73,8 +73,22 @@ func TestPruneGoesOn(t *testing.T) {
 
 // TestPruneSparesNewClones checks that a clone that was just made for a first mount stays.
 func TestPruneSparesNewClones(t *testing.T) {
-	plan := decidePrune(scene(t, "t/new 1m 5 new\n t/old 11m 5 new"), Limits{Grace: 10 * time.Minute}, Selection{})
+	plan, _ := decidePrune(scene(t, "t/new 1m 5 new\n t/old 11m 5 new"), Limits{Grace: 10 * time.Minute}, Selection{})
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Clone != "t/old" {
 		t.Errorf("got %+v", plan.Evictions)
 	}
+}
+
+// TestPruneCountsWork checks that the clones that only work keeps are counted, and no others.
+func TestPruneCountsWork(t *testing.T) {
+	const all = "t/fetched 9h 10 working\n t/mounting 9h 10 pending\n t/kept 9h 10 kept\n t/named 9h 10 working\n t/young 1m 10 working\n t/idle 9h 10"
+	synctest.Test(t, func(t *testing.T) {
+		j, _, _ := open(t, Config{}, all)
+		sel := Selection{Keeps: func(key string) bool { return key == "t/named" }, Unused: time.Hour}
+		for _, dry := range []bool{true, false} {
+			if r, err := j.Prune(t.Context(), sel, dry); err != nil || r.Held != 2 || len(r.Evicted) != 1 {
+				t.Errorf("dry %t: got %+v, %v, want two that are held, and one that is not", dry, r, err)
+			}
+		}
+	})
 }

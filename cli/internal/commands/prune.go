@@ -62,6 +62,9 @@ docker repos prune --all --filter until=168h --filter subject=team-a`,
 			if err := show.List(s.Out(), format, []string{"Kind", "Clone", "ID", "Unused", "Size"}, prunedRows(r.Evicted, format)); err != nil {
 				return err
 			}
+			if r.Held > 0 {
+				fmt.Fprintf(s.Err(), "In use at the moment, and not removed: %d; docker repos ls says by what. Run this again later.\n", r.Held)
+			}
 			if r.Failed > 0 {
 				err = fmt.Errorf("%d of %d could not be removed: docker repos logs says why", r.Failed, r.Failed+len(r.Evicted))
 			}

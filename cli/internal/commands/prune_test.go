@@ -67,6 +67,10 @@ tree      ci/fedcba9876543210   abababababab   About a minute   1MiB
 	if got := p.run(t, "", "prune", "-f"); strings.Join(strings.Fields(got.out), " ") != strings.Join(strings.Fields(table+"Total reclaimed space: 5MiB"), " ") {
 		t.Errorf("got\n%s, want\n%s", got.out, table)
 	}
+	answer.Held = 2
+	if got := p.run(t, "", "prune", "-f"); !strings.Contains(got.err, "not removed: 2; docker repos ls says by what") {
+		t.Errorf("got %q", got.err)
+	}
 	answer.Failed = 1
 	if got := p.run(t, "", "prune", "-f"); got.failed == nil || !strings.Contains(got.failed.Error(), "1 of 3 could not be removed") {
 		t.Errorf("got %v", got.failed)

@@ -94,6 +94,9 @@ func (s scene) finish(t *testing.T) {
 }
 
 func TestKillPlugin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestMainJob has it in short")
+	}
 	t.Parallel()
 	s := newScene(t)
 	// Only once: the engine does not restart a plugin that ends again within half a second of its
@@ -197,6 +200,9 @@ func TestKillEngineLiveRestore(t *testing.T) {
 // The engine is stopped in order and started. The containers end, and find a clean checkout when
 // they start again.
 func TestRestartEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestMainJob has it in short")
+	}
 	t.Parallel()
 	s := newScene(t)
 	if err := s.e.Stop(); err != nil {

@@ -25,9 +25,7 @@ import (
 // TestAnswersAreDocumented checks that what a running plugin answers, with a clone, a leased and a
 // kept workspace and a checkpoint, is as api/openapi.yaml has it: every GET route, with real keys.
 func TestAnswersAreDocumented(t *testing.T) {
-	t.Setenv("MAX_SIZE", "1TiB")
-	t.Setenv("CA_BUNDLE", "")
-	b := newBudget(t, false)
+	b := newBudget(t, false, "MAX_SIZE=1TiB")
 	repo := b.server.URL("sample")
 	b.create("plain", map[string]string{"repo": repo, "subject": "team a/b"})
 	b.create("kept", map[string]string{"repo": repo, "subject": "team a/b", "mode": "keep"})

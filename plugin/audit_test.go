@@ -171,9 +171,8 @@ func TestAuditOfLostLeases(t *testing.T) {
 func TestAuditSwitchedOff(t *testing.T) {
 	base := scratch(t)
 	start(t, base).stop()
-	t.Setenv("AUDIT_SIZE", "0")
 	for range 2 {
-		p := start(t, base)
+		p := start(t, base, "AUDIT_SIZE=0")
 		list := p.audited()
 		want := []string{"start ok", "settings ok", "stop ok", "start ok", "settings ok", "stop ok"}
 		if got := actionsOf(list); !slices.Equal(got, want) {
@@ -183,7 +182,7 @@ func TestAuditSwitchedOff(t *testing.T) {
 			t.Errorf("%v", list[4].Changes)
 		}
 	}
-	empty := start(t, scratch(t))
+	empty := start(t, scratch(t), "AUDIT_SIZE=0")
 	empty.stop()
 	if _, err := os.Stat(filepath.Join(empty.at.data, "audit")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without an audit log: %v", err)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,14 +40,10 @@ func (b *budget) start(t *testing.T, settings ...string) {
 	if b.process != nil {
 		b.stop()
 	}
-	for _, s := range append([]string{"SWEEP_INTERVAL=0", "MIN_FREE=0", "MAX_SIZE=0"}, settings...) {
-		name, value, _ := strings.Cut(s, "=")
-		t.Setenv(name, value)
-	}
 	b.process = startWith(t, b.data, func(at *places) {
 		at.idle = b.idle
 		at.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
-	})
+	}, append([]string{"SWEEP_INTERVAL=0", "MAX_SIZE=0"}, settings...)...)
 	b.admin = api.Dial(filepath.Join(filepath.Dir(b.at.socket), adminSocket))
 }
 

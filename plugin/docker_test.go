@@ -9,9 +9,7 @@ import (
 
 // TestNoDriver: a program without the driver for Kubernetes does not start as one that serves nobody.
 func TestNoDriver(t *testing.T) {
-	t.Setenv("CSI_ENDPOINT", "/run/csi.sock")
-	t.Setenv("CSI_NODE", "node")
-	if _, err := loadSettings(); err == nil || !strings.Contains(err.Error(), "not the driver for Kubernetes") {
+	if _, err := loadSettings(environment("CSI_ENDPOINT=/run/csi.sock", "CSI_NODE=node")); err == nil || !strings.Contains(err.Error(), "not the driver for Kubernetes") {
 		t.Errorf("%v", err)
 	}
 }

@@ -78,14 +78,7 @@ func TestDocs(t *testing.T) {
 // allowed returns what a wrong value's error says is allowed, or "" if the description says it all.
 func allowed(t *testing.T, name string) string {
 	t.Helper()
-	before, set := os.LookupEnv(name)
-	defer func() {
-		if os.Unsetenv(name); set {
-			os.Setenv(name, before)
-		}
-	}()
-	os.Setenv(name, "?")
-	_, err := loadSettings()
+	_, err := loadSettings(environment(name + "=?"))
 	if err == nil { // NO_PROXY, which is a list of any names
 		return ""
 	}

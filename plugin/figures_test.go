@@ -83,7 +83,7 @@ func buildCrowd(t testing.TB, clones int) (*parts, machine) {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	set, err := loadSettings()
+	set, err := loadSettings(environment())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,10 +101,9 @@ func fillUp(dir string) error {
 // and removed there. Workspaces can be ended and deleted, and mounts work again when the disk has
 // room.
 func TestFullDiskStarts(t *testing.T) {
-	t.Setenv("CHECKPOINT_TTL", "0")
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
-		p := start(t, base)
+		p := start(t, base, "CHECKPOINT_TTL=0")
 		options := map[string]string{"repo": server.URL("sample")}
 		for _, name := range []string{"v", "w", "gone"} {
 			p.create(name, options)
@@ -123,7 +122,7 @@ func TestFullDiskStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		eaten := occupy(t, data, "eaten")
-		p = start(t, base)
+		p = start(t, base, "CHECKPOINT_TTL=0")
 		for _, name := range []string{"v", "w", "gone"} {
 			p.get(name)
 		}
@@ -159,10 +158,9 @@ func TestFullDiskStarts(t *testing.T) {
 // checkout, a workspace, a commit of the database or the trash. Each error must say that the disk is
 // full. Nothing partial may stay, and everything must work again when the disk has room.
 func TestFullDiskAtEveryStep(t *testing.T) {
-	t.Setenv("CHECKPOINT_TTL", "0")
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
-		p := start(t, base)
+		p := start(t, base, "CHECKPOINT_TTL=0")
 		options := func(i int) map[string]string {
 			return map[string]string{"repo": server.URL("sample"), "subject": fmt.Sprint("s", i)}
 		}
@@ -212,7 +210,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 		}
 		p.unmount("after", "a")
 		p.stop()
-		start(t, base)
+		start(t, base, "CHECKPOINT_TTL=0")
 		eventually(t, func() error { return invariant.Structure(data) })
 		if err := invariant.Content(data); err != nil {
 			t.Error(err)
@@ -223,10 +221,9 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 // TestContainerFillsTheDisk has a container fill the disk while others mount. Each Mount must work or
 // return an error that says why it failed. When the container ends, the disk has room again.
 func TestContainerFillsTheDisk(t *testing.T) {
-	t.Setenv("CHECKPOINT_TTL", "0")
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
-		p := start(t, base)
+		p := start(t, base, "CHECKPOINT_TTL=0")
 		options := map[string]string{"repo": server.URL("sample")}
 		p.create("hungry", options)
 		p.create("other", options)

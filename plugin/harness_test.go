@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -27,9 +26,21 @@ import (
 
 func TestMain(m *testing.M) {
 	checkout.ServeJob()
-	os.Setenv("MIN_FREE", "0")                  // tests must not depend on how full this machine's disk is
-	os.Setenv("DEFAULT_OPTS", "refresh=always") // tests change the remote right after a Create
 	m.Run()
+}
+
+// environment returns the variables of a plugin in a test: these settings, as name=value, and two that
+// tests need. Nothing is read from the environment of the test's process.
+func environment(settings ...string) (getenv func(name string) string) {
+	variables := map[string]string{
+		"MIN_FREE":     "0",              // tests must not depend on how full this machine's disk is
+		"DEFAULT_OPTS": "refresh=always", // tests change the remote right after a Create
+	}
+	for _, s := range settings {
+		name, value, _ := strings.Cut(s, "=")
+		variables[name] = value
+	}
+	return func(name string) string { return variables[name] }
 }
 
 // process is the whole plugin, run in the test's process on a data directory of its own.
@@ -103,14 +114,14 @@ func scratch(t *testing.T) string {
 	return testdir.New(t, "plugin")
 }
 
-// start runs the plugin on data until stop or the end of the test.
-func start(t *testing.T, data string) *process {
+// start runs the plugin on data until stop or the end of the test, with settings as name=value.
+func start(t *testing.T, data string, settings ...string) *process {
 	t.Helper()
-	return startWith(t, data, func(*places) {})
+	return startWith(t, data, func(*places) {}, settings...)
 }
 
 // startWith is start with changed places.
-func startWith(t *testing.T, data string, change func(*places)) *process {
+func startWith(t *testing.T, data string, change func(*places), settings ...string) *process {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -125,7 +136,7 @@ func startWith(t *testing.T, data string, change func(*places)) *process {
 	log.AddHook(p.log)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, p.at, log) }()
+	go func() { ended <- run(ctx, p.at, environment(settings...), log) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -84,11 +84,11 @@ func TestLimits(t *testing.T) {
 
 // TestWorkspaceLimits: the default of the limit of workspaces is at most what a volume may ask for.
 func TestWorkspaceLimits(t *testing.T) {
-	t.Setenv("WORKSPACE_MAX_SIZE", "2GiB")
+	const most = "WORKSPACE_MAX_SIZE=2GiB"
 	settingCase{"WORKSPACE_SIZE", "1GiB", func(s settings) bool {
 		return s.limits.workspace == verbs.Limits{Default: disk.Size{Bytes: 1 << 30}, Max: disk.Size{Bytes: 2 << 30}}
-	}, ""}.run(t)
-	settingCase{"WORKSPACE_SIZE", "3GiB", nil, "to WORKSPACE_MAX_SIZE"}.run(t)
+	}, ""}.check(t, most)
+	settingCase{"WORKSPACE_SIZE", "3GiB", nil, "to WORKSPACE_MAX_SIZE"}.check(t, most)
 }
 
 // TestConfigHasTheLimits checks that config.json lists the limits with the defaults of the binary, so
@@ -118,9 +118,6 @@ func TestConfigHasTheLimits(t *testing.T) {
 // TestShownSettings checks that operators see each setting that config.json lists, with the value in
 // force, and not the certificates.
 func TestShownSettings(t *testing.T) {
-	t.Setenv("MAX_SIZE", "1TiB")
-	t.Setenv("TTL", "")
-	t.Setenv("CA_BUNDLE", string(tlsRemote(t).CA()))
 	data, err := os.ReadFile("../config.json")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +130,7 @@ func TestShownSettings(t *testing.T) {
 	for _, e := range config.Env {
 		listed = append(listed, e.Name)
 	}
-	set, err := loadSettings()
+	set, err := loadSettings(environment("MAX_SIZE=1TiB", "TTL=", "CA_BUNDLE="+string(tlsRemote(t).CA())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +144,7 @@ func TestShownSettings(t *testing.T) {
 			want = api.Setting{Name: s.Name, Default: "336h", Value: "336h"}
 		case "CA_BUNDLE":
 			want = api.Setting{Name: s.Name, Set: true, Hidden: true}
-		case "MIN_FREE", "DEFAULT_OPTS": // TestMain sets them
+		case "MIN_FREE", "DEFAULT_OPTS": // environment sets them
 			continue
 		}
 		if s != want {

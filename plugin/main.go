@@ -77,7 +77,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := dropCapabilities()
 	if err == nil {
-		err = run(ctx, at, log)
+		err = run(ctx, at, os.Getenv, log)
 	}
 	if err != nil {
 		log.WithError(err).Error("stopped")
@@ -101,10 +101,10 @@ func awaitDisable(ctx context.Context, log *logrus.Logger) {
 	<-ctx.Done()
 }
 
-// run serves until ctx ends. It leaves workspaces mounted: containers continue
-// without the plugin, and the next start finds them.
-func run(ctx context.Context, at places, log *logrus.Logger) error {
-	set, err := loadSettings()
+// run serves until ctx ends, with the settings that getenv returns. It leaves workspaces
+// mounted: containers continue without the plugin, and the next start finds them.
+func run(ctx context.Context, at places, getenv func(name string) string, log *logrus.Logger) error {
+	set, err := loadSettings(getenv)
 	if err != nil {
 		return err
 	}

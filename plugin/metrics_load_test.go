@@ -124,15 +124,12 @@ func TestMetricsOfManyMounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	t.Setenv("SUBJECT_MAX_LEASES", fmt.Sprint(greedyMost))
-	t.Setenv("MOUNT_WAIT", "12s") // longer than the tries of a question
-	t.Setenv("METRICS_SUBJECTS", "true")
 	s := testgit.Remote(t, "good", gitserver.Spec{Seed: 1, Files: 20, Commits: 3, Changes: 3})
 	for _, name := range []string{"private", "broken", "stalled"} {
 		testgit.Generate(t, s, name, gitserver.Spec{Seed: 2, Files: 3, Commits: 1})
 	}
-	t.Setenv("ASK_TIMEOUT", "1h")
-	p := startWith(t, scratch(t), func(*places) {})
+	p := start(t, scratch(t), fmt.Sprintf("SUBJECT_MAX_LEASES=%d", greedyMost), "METRICS_SUBJECTS=true", "ASK_TIMEOUT=1h",
+		"MOUNT_WAIT=12s") // longer than the tries of a question
 	did := &tally{done: make(series)}
 	kind := func(err error) string {
 		if err == nil {

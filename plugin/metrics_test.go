@@ -47,8 +47,7 @@ func TestMetricsAddr(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		t.Run(host, func(t *testing.T) {
 			addr := freeAddr(t, host)
-			t.Setenv("METRICS_ADDR", addr)
-			start(t, scratch(t))
+			start(t, scratch(t), "METRICS_ADDR="+addr)
 			if status, body := get(t, "GET", "http://"+addr+"/metrics"); status != 200 || !strings.Contains(body, "\nhelmdeck_repos_volumes 0\n") {
 				t.Errorf("status %d: %s", status, body)
 			}
@@ -71,11 +70,10 @@ func TestMetricsAddrInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	t.Setenv("METRICS_ADDR", l.Addr().String())
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	dir := scratch(t)
-	err = run(context.Background(), places{data: filepath.Join(dir, "data"), socket: filepath.Join(dir, "repos.sock"), fetchUID: fetchUID}, log)
+	err = run(context.Background(), places{data: filepath.Join(dir, "data"), socket: filepath.Join(dir, "repos.sock"), fetchUID: fetchUID}, environment("METRICS_ADDR="+l.Addr().String()), log)
 	if err == nil || !strings.Contains(err.Error(), "setting METRICS_ADDR=") || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("%v, want an error about METRICS_ADDR", err)
 	}
@@ -85,8 +83,7 @@ func TestMetricsAddrInUse(t *testing.T) {
 // lose their connections, so that others can scrape, and do not delay the end of the plugin.
 func TestSlowScrapers(t *testing.T) {
 	addr := freeAddr(t, "127.0.0.1")
-	t.Setenv("METRICS_ADDR", addr)
-	p := start(t, scratch(t))
+	p := start(t, scratch(t), "METRICS_ADDR="+addr)
 	for i := range scrapeConns + 4 {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {

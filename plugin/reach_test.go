@@ -67,7 +67,7 @@ func TestUnreachedStart(t *testing.T) {
 	at := managed(t)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	if err := run(t.Context(), at, log); !errors.Is(err, errUnreached) || !errors.Is(err, errAnew) {
+	if err := run(t.Context(), at, environment(), log); !errors.Is(err, errUnreached) || !errors.Is(err, errAnew) {
 		t.Errorf("run: %v", err)
 	}
 	if _, err := os.Lstat(at.socket); !errors.Is(err, os.ErrNotExist) {

@@ -22,13 +22,12 @@ func TestReadyWithoutAVolume(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	t.Setenv("KEEP_READY", "1m")
 	s := remote(t)
 	url := s.URL("sample")
 	var ahead atomic.Int64
 	p := startWith(t, scratch(t), func(at *places) {
 		at.now, at.idle = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, true
-	})
+	}, "KEEP_READY=1m")
 	admin := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
 	layers := func() (list []string) {
 		t.Helper()

@@ -9,9 +9,8 @@ import (
 // TestLogLinesOfAVolume: from Create to Remove, each line of the log has the ID of the volume,
 // and that of the request that led to it, also in the background and for git's commands.
 func TestLogLinesOfAVolume(t *testing.T) {
-	t.Setenv("LOG_LEVEL", "debug")
 	s := remote(t)
-	p := startWith(t, scratch(t), func(at *places) { at.idle = true })
+	p := startWith(t, scratch(t), func(at *places) { at.idle = true }, "LOG_LEVEL=debug")
 	p.waitFor("sweep: done")
 	before := len(p.log.since(0))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})

@@ -108,8 +108,7 @@ func TestMountsVanished(t *testing.T) {
 		t.Fatalf("the workspace's directory: %q, %v", own, err)
 	}
 	testdir.Unmount(t, data)
-	t.Setenv("LOG_LEVEL", "debug")
-	p = start(t, data)
+	p = start(t, data, "LOG_LEVEL=debug")
 	p.unmount("v", "1")
 	if got := p.get("v"); got.Mountpoint != "" || len(got.Status["leases"].([]any)) > 0 {
 		t.Errorf("volume %+v, want no mount and no lease", got)
@@ -205,7 +204,7 @@ func TestSecondInstance(t *testing.T) {
 	second.socket = filepath.Join(data, "second.sock")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := run(ctx, second, logrus.New())
+	err := run(ctx, second, environment(), logrus.New())
 	if err == nil || !strings.Contains(err.Error(), "another instance is using it") || !strings.Contains(err.Error(), strconv.Quote(second.data)) {
 		t.Errorf("a second instance: %v", err)
 	}
@@ -251,9 +250,8 @@ func TestEngineHangsUp(t *testing.T) {
 
 // TestMountWait checks that a Mount waits as long as MOUNT_WAIT says.
 func TestMountWait(t *testing.T) {
-	t.Setenv("MOUNT_WAIT", "1s")
 	s := remote(t)
-	p := start(t, scratch(t))
+	p := start(t, scratch(t), "MOUNT_WAIT=1s")
 	release := make(chan struct{})
 	s.Wrap(gitserver.Stall(release))
 	p.create("v", map[string]string{"repo": s.URL("sample")}) // works although the server is silent

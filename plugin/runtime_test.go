@@ -33,9 +33,8 @@ func TestParseRemap(t *testing.T) {
 // the setting.
 func TestContextWithoutSELinux(t *testing.T) {
 	const context = "system_u:object_r:container_file_t:s0"
-	t.Setenv("SELINUX_CONTEXT", context)
 	dir := scratch(t)
-	err := run(t.Context(), places{socket: dir + "/repos.sock", data: dir + "/data", git: "/usr/bin/git"}, logrus.New())
+	err := run(t.Context(), places{socket: dir + "/repos.sock", data: dir + "/data", git: "/usr/bin/git"}, environment("SELINUX_CONTEXT="+context), logrus.New())
 	if err == nil || !strings.Contains(err.Error(), "setting SELINUX_CONTEXT="+`"`+context) || !strings.Contains(err.Error(), "without SELinux") {
 		t.Errorf("run: %v", err)
 	}

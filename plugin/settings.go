@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -116,14 +117,14 @@ var levels = map[string]logrus.Level{
 	"error": logrus.ErrorLevel, "warn": logrus.WarnLevel, "info": logrus.InfoLevel, "debug": logrus.DebugLevel,
 }
 
-// loadSettings reads and checks all settings. The error names a wrong setting, its value
+// loadSettings reads and checks all settings. getenv returns the value of an environment
+// variable, which counts as unset if it is empty. The error names a wrong setting, its value
 // and the allowed values.
-func loadSettings() (settings, error) {
+func loadSettings(getenv func(name string) string) (settings, error) {
 	v := viper.New()
-	v.AutomaticEnv() // an empty variable counts as unset
 	for _, all := range []map[string]string{defaults, limitDefaults, csiDefaults} {
 		for key, value := range all {
-			v.SetDefault(key, value)
+			v.Set(key, cmp.Or(getenv(key), value))
 		}
 	}
 	var s settings

@@ -18,9 +18,12 @@ type settingCase struct {
 	want       string                // part of the error, besides the name and the value
 }
 
-func (c settingCase) run(t *testing.T) {
-	t.Setenv(c.key, c.value)
-	s, err := loadSettings()
+func (c settingCase) run(t *testing.T) { c.check(t) }
+
+// check is run with other settings besides, as name=value.
+func (c settingCase) check(t *testing.T, besides ...string) {
+	t.Helper()
+	s, err := loadSettings(environment(append(besides, c.key+"="+c.value)...))
 	if c.ok != nil {
 		if err != nil || !c.ok(s) {
 			t.Errorf("%+v, %v", s, err)
@@ -141,9 +144,8 @@ func TestSettings(t *testing.T) {
 
 // TestWrongSettingStopsTheStart checks that a wrong setting stops the start before anything is changed.
 func TestWrongSettingStopsTheStart(t *testing.T) {
-	t.Setenv("MOUNT_WAIT", "soon")
 	data := filepath.Join(t.TempDir(), "data")
-	err := run(t.Context(), places{data: data}, logrus.New())
+	err := run(t.Context(), places{data: data}, environment("MOUNT_WAIT=soon"), logrus.New())
 	if err == nil || !strings.Contains(err.Error(), `setting MOUNT_WAIT="soon"`) {
 		t.Errorf("run: %v", err)
 	}

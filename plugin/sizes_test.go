@@ -65,8 +65,7 @@ func TestSizeFactor(t *testing.T) {
 
 	data := scratch(t)
 	for _, factor := range []string{"0.01", "1"} {
-		t.Setenv("SIZE_FACTOR", factor)
-		p := start(t, data)
+		p := start(t, data, "SIZE_FACTOR="+factor)
 		for name, want := range map[string]string{
 			"refs":       "too much work (the branches and tags take more than 0.64 MiB (setting SIZE_FACTOR)): raise the setting",
 			"files":      "too many files: their index takes 2.724 MiB, allowed are 2.56 (setting SIZE_FACTOR)",
@@ -96,10 +95,9 @@ func TestSizeFactor(t *testing.T) {
 // TestTooManyRefsToList checks the error about a remote that answers with more refs than the limit, as one may that
 // lists all whatever is asked.
 func TestTooManyRefsToList(t *testing.T) {
-	t.Setenv("SIZE_FACTOR", "0.01")
 	s := remote(t)
 	s.Wrap(gitserver.On(gitserver.LsRefs, gitserver.Advertise(gitserver.ManyRefs(testgit.Git(t, s.Path("sample"), "rev-parse", "main"), 25_000))))
-	p := start(t, scratch(t))
+	p := start(t, scratch(t), "SIZE_FACTOR=0.01")
 	p.create("v", map[string]string{"repo": s.URL("sample")}) // although there is no answer
 	err := p.tryMount("v", "1")
 	if want := "too much work (the remote's answer has more than 1.28 MiB (setting SIZE_FACTOR)): raise the setting"; err == nil || !strings.Contains(err.Error(), want) {

@@ -117,13 +117,12 @@ func TestSubmodulesBelowAPath(t *testing.T) {
 
 // TestSubmodulesAsWritten: with REWRITE_SUBMODULES=false the URL of .gitmodules is the only one.
 func TestSubmodulesAsWritten(t *testing.T) {
-	t.Setenv("REWRITE_SUBMODULES", "false")
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "org/sub")
 	at := sub.commit(map[string]string{"file": "one\n"}, nil)
 	super := newRepo(t, s, "org/super")
 	super.commit(map[string]string{".gitmodules": section("a", "a", ownSSH(s, "org/sub.git")[0])}, map[string]string{"a": at})
-	p := start(t, scratch(t))
+	p := start(t, scratch(t), "REWRITE_SUBMODULES=false")
 	p.create("v", map[string]string{"repo": s.URL("org/super"), "submodules": "true"})
 	if err := p.tryMount("v", "1"); err == nil || !strings.Contains(err.Error(), "the setting ALLOW_SCHEMES can add it") || !strings.Contains(err.Error(), "submodules=true,!a,") {
 		t.Errorf("mount: %v", err)
@@ -211,7 +210,6 @@ func (p *process) warnings(name string) (list []string) {
 // TestSubmoduleErrorsWarn: with submodule_errors=warn a submodule that can't be had leaves its
 // directory empty, with a warning, and a later mount gets it when it is there.
 func TestSubmoduleErrorsWarn(t *testing.T) {
-	t.Setenv("CHECKPOINT_TTL", "0") // a checkpoint would keep the tree of its workspace
 	var mu sync.Mutex
 	now := time.Now()
 	advance := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
@@ -228,7 +226,7 @@ func TestSubmoduleErrorsWarn(t *testing.T) {
 		map[string]string{"good": at, "libs/private": at, "inside": at, "lfs": pointersAt, "bad": at})
 	p := startWith(t, scratch(t), func(at *places) {
 		at.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-	})
+	}, "CHECKPOINT_TTL=0") // a checkpoint would keep the tree of its workspace
 	p.create("strict", map[string]string{"repo": s.URL("super"), "submodules": "true"})
 	if err := p.tryMount("strict", "0"); err == nil {
 		t.Error("without the option the mount succeeds")

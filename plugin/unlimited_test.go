@@ -14,10 +14,8 @@ import (
 func TestLimitsNeedQuotas(t *testing.T) {
 	onSmallDisks(t, func(t *testing.T, base, _ string) {
 		remedy := map[bool]string{true: "with the option prjquota", false: "tune2fs"}[strings.HasSuffix(t.Name(), "xfs")]
-		t.Setenv("WORKSPACE_SIZE", "1GiB")
-		t.Setenv("WORKSPACE_MAX_INODES", "5000")
 		server := remote(t)
-		p := start(t, base)
+		p := start(t, base, "WORKSPACE_SIZE=1GiB", "WORKSPACE_MAX_INODES=5000")
 		p.waitFor("WORKSPACE_SIZE, WORKSPACE_INODES and their maxima have no effect")
 		for option, value := range map[string]string{"size": "50m", "inodes": "100"} {
 			err := p.tryCreate("limited", map[string]string{"repo": server.URL("sample"), option: value})
@@ -50,8 +48,6 @@ func TestLimitsNeedQuotas(t *testing.T) {
 			t.Errorf("with a default: %+v", c)
 		}
 		p.stop()
-		t.Setenv("WORKSPACE_SIZE", "")
-		t.Setenv("WORKSPACE_MAX_INODES", "")
 		start(t, base)
 		if c := check(); c.Status != api.OK || !strings.Contains(c.Text, "size and inodes") || !strings.Contains(c.Text, remedy) {
 			t.Errorf("without: %+v", c)

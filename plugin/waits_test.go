@@ -15,9 +15,8 @@ import (
 // TestFirstCloneCanBeWatched checks that the first clone of a repository is listed while it runs, with
 // whose it is, and that the log and the audit log have the phases of each mount and what it has waited for.
 func TestFirstCloneCanBeWatched(t *testing.T) {
-	t.Setenv("MOUNT_WAIT", "1s")
 	s := remote(t)
-	p := startWith(t, scratch(t), func(at *places) { at.idle = true })
+	p := startWith(t, scratch(t), func(at *places) { at.idle = true }, "MOUNT_WAIT=1s")
 	gate := gitserver.NewGate()
 	s.Script("sample", gitserver.Fetch, gate.Fault)
 	for _, name := range []string{"a", "b"} {

@@ -25,6 +25,7 @@ import (
 // TestAnswersAreDocumented checks that what a running plugin answers, with a clone, a leased and a
 // kept workspace and a checkpoint, is as api/openapi.yaml has it: every GET route, with real keys.
 func TestAnswersAreDocumented(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false, "MAX_SIZE=1TiB")
 	repo := b.server.URL("sample")
 	b.create("plain", map[string]string{"repo": repo, "subject": "team a/b"})
@@ -118,6 +119,7 @@ func (b *budget) put(t *testing.T) {
 
 // TestFollowersEndWithThePlugin checks that the plugin stops while a client follows events.
 func TestFollowersEndWithThePlugin(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false)
 	b.use("worked", true)
 	b.settled()
@@ -142,6 +144,7 @@ func TestFollowersEndWithThePlugin(t *testing.T) {
 // TestListsDuringMounts reads all resources while volumes come and go. It is for the race detector,
 // because lists show records that mounts change.
 func TestListsDuringMounts(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -43,6 +43,7 @@ func actionsOf(list []api.AuditRecord) (names []string) {
 // TestAuditOfVolumes: each change of a volume and its leases is in the audit log, in order, with
 // what it was about, and the ID of the volume.
 func TestAuditOfVolumes(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	base := scratch(t)
 	p := startWith(t, base, func(at *places) { at.idle = true })
@@ -114,6 +115,7 @@ func TestAuditOfVolumes(t *testing.T) {
 
 // TestAuditOfEvictions: what the janitor evicts is recorded with the reason and the size.
 func TestAuditOfEvictions(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	var later atomic.Int64
 	p := startWith(t, scratch(t), func(at *places) {
@@ -146,6 +148,7 @@ func TestAuditOfEvictions(t *testing.T) {
 
 // TestAuditOfLostLeases: a lease that ends without an Unmount is recorded too, as after a boot.
 func TestAuditOfLostLeases(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	base := scratch(t)
 	p := start(t, base)
@@ -169,6 +172,7 @@ func TestAuditOfLostLeases(t *testing.T) {
 
 // TestAuditSwitchedOff: the last record says that the log was switched off.
 func TestAuditSwitchedOff(t *testing.T) {
+	t.Parallel()
 	base := scratch(t)
 	start(t, base).stop()
 	for range 2 {

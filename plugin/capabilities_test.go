@@ -11,6 +11,7 @@ import (
 // TestUnitHasKeptCapabilities checks that the service of the host is given the capabilities that the
 // program keeps, and no other.
 func TestUnitHasKeptCapabilities(t *testing.T) {
+	t.Parallel()
 	unit, err := os.ReadFile("../packaging/deb/helmdeck-repos/helmdeck-repos.service")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 // TestCheckpointsAreSeen checks that each step of the life of a checkpoint has its record in the audit log, with what it is
 // about, its event, and its metrics.
 func TestCheckpointsAreSeen(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	ctx, admin := t.Context(), p.admin()

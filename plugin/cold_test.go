@@ -31,6 +31,7 @@ func (p *process) shallowness(name, dir string) (about bool, status string, git 
 // TestColdShallow follows a volume with cold=shallow, and what a container did in its first
 // workspace, until the cold store is gone.
 func TestColdShallow(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	gate := gitserver.NewGate()
 	s.Route("sample", gitserver.OnDepth(false, gate.Fault))
@@ -106,6 +107,7 @@ func TestColdShallow(t *testing.T) {
 // TestColdFails mounts a volume with cold=shallow after the full history could not be fetched, which
 // happened while no workspace and no cache existed.
 func TestColdFails(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	gate := gitserver.NewGate()
 	s.Route("sample", gitserver.OnDepth(false, gate.Fault), gitserver.OnDepth(false, gitserver.Fail(http.StatusForbidden)))

@@ -8,6 +8,7 @@ import (
 )
 
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		files []string
@@ -58,6 +59,8 @@ func TestClaim(t *testing.T) {
 }
 
 // The flag may spell the data directory in any way.
+//
+// Not parallel: it changes the working directory.
 func TestDataDirectoryAsSpelled(t *testing.T) {
 	s := remote(t)
 	dir := scratch(t)

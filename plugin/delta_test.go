@@ -19,6 +19,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})

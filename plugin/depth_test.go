@@ -16,6 +16,7 @@ func sortedLines(s string) []string {
 }
 
 func TestDepthMatchesGitClone(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	url := s.URL("sample")
@@ -70,6 +71,7 @@ func protocol0(next http.Handler) http.Handler {
 }
 
 func TestDepthWithDeeperCommit(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	old := testgit.Git(t, s.Path("sample"), "rev-parse", "main~3")

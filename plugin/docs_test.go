@@ -46,6 +46,7 @@ var settingNotes = map[string]string{
 // TestDocs checks the table of docs/reference/settings.md. Names and descriptions come from config.json, defaults from
 // the program, and allowed values from its error about a wrong value.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("../config.json")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 // TestEventsSurviveRestart checks that events are there after a restart, with a mark for it.
 func TestEventsSurviveRestart(t *testing.T) {
+	t.Parallel()
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
 	if _, err := p.admin().Warm(t.Context(), api.Warm{Repo: s.URL("sample"), Ref: "main"}, nil); err != nil {
@@ -47,6 +48,7 @@ func events(t *testing.T, p *process) []api.Event {
 
 // TestEventsKept checks that the database has the last events alone.
 func TestEventsKept(t *testing.T) {
+	t.Parallel()
 	path := scratch(t) + "/db"
 	db, state, err := meta.Open(path)
 	if err != nil {

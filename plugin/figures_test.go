@@ -114,6 +114,7 @@ func buildCrowd(t testing.TB, clones int) (*parts, machine) {
 
 // TestFigures checks the sums over many clones.
 func TestFigures(t *testing.T) {
+	t.Parallel()
 	const n = 50
 	p, m := buildCrowd(t, n)
 	f := p.figures(m)

@@ -24,6 +24,7 @@ func missing(t *testing.T, dir string, revs ...string) []string {
 }
 
 func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
@@ -83,6 +84,7 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 }
 
 func TestFilterBesideFullHistory(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
@@ -114,6 +116,7 @@ func TestFilterBesideFullHistory(t *testing.T) {
 }
 
 func TestFilterIgnoredByRemote(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "filter": "blob:none"})
@@ -126,6 +129,7 @@ func TestFilterIgnoredByRemote(t *testing.T) {
 }
 
 func TestFilterWithProtocol0(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	s.Wrap(protocol0)
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {

@@ -101,6 +101,7 @@ func fillUp(dir string) error {
 // and removed there. Workspaces can be ended and deleted, and mounts work again when the disk has
 // room.
 func TestFullDiskStarts(t *testing.T) {
+	t.Parallel()
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base, "CHECKPOINT_TTL=0")
@@ -158,6 +159,7 @@ func TestFullDiskStarts(t *testing.T) {
 // checkout, a workspace, a commit of the database or the trash. Each error must say that the disk is
 // full. Nothing partial may stay, and everything must work again when the disk has room.
 func TestFullDiskAtEveryStep(t *testing.T) {
+	t.Parallel()
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base, "CHECKPOINT_TTL=0")
@@ -221,6 +223,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 // TestContainerFillsTheDisk has a container fill the disk while others mount. Each Mount must work or
 // return an error that says why it failed. When the container ends, the disk has room again.
 func TestContainerFillsTheDisk(t *testing.T) {
+	t.Parallel()
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base, "CHECKPOINT_TTL=0")
@@ -270,6 +273,7 @@ func TestContainerFillsTheDisk(t *testing.T) {
 
 // TestFullDiskMakesRoom checks that a mount on a disk full of evictable data gets room.
 func TestFullDiskMakesRoom(t *testing.T) {
+	t.Parallel()
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base)

@@ -16,6 +16,7 @@ import (
 // git-lfs for its attack. The Mount may succeed or fail. Nothing from the repository may run, no file
 // outside may be read or written, and no other server may be asked.
 func TestHostileRepositoriesHaveNoEffect(t *testing.T) {
+	t.Parallel()
 	baitServer := testgit.Serve(t)
 	dir := t.TempDir()
 	bait := hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: filepath.Join(dir, "outside"), URL: baitServer.URL("")}

@@ -14,6 +14,8 @@ const idleMost = 25 << 10
 
 // TestIdleMemory checks the memory of the program as it ships: after its start, and after scrapes
 // that came one after the other.
+//
+// Not parallel: it measures memory, which the garbage collector returns later on a busy machine.
 func TestIdleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

@@ -22,6 +22,7 @@ import (
 // TestTTL checks that unused clones are evicted, checkpoints first. Clones that are in use or have a kept
 // workspace stay. A plan lists the evictions in advance.
 func TestTTL(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, true, "TTL=336h", "CHECKPOINT_TTL=24h")
 	b.use("idle", false)
 	b.use("worked", true)
@@ -75,6 +76,7 @@ func TestTTL(t *testing.T) {
 
 // TestClockJumpEvictsLittle checks that a sweep evicts little after the clock jumps ahead by years.
 func TestClockJumpEvictsLittle(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, true)
 	for i := range 4 {
 		b.use(fmt.Sprint(i), true)
@@ -113,6 +115,7 @@ func (b *budget) own() int64 {
 // TestMaxSize checks that the least recently used clones are evicted until the limit holds, and then
 // checkpoints with their clones.
 func TestMaxSize(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false)
 	for i := range 4 {
 		b.use(fmt.Sprint(i), i == 3)
@@ -182,6 +185,7 @@ func (b *budget) taken() int64 {
 // TestCloneLargerThanMaxSize checks that clones that exceed MAX_SIZE on their own stay while they are in use, and
 // for a while after that. Then they are evicted, and Status says why.
 func TestCloneLargerThanMaxSize(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, true)
 	for _, subject := range []string{"worked", "removed", "mounted"} {
 		b.use(subject, subject == "worked")
@@ -221,6 +225,7 @@ func TestCloneLargerThanMaxSize(t *testing.T) {
 
 // TestSubjectMaxSize checks that a subject above its limit loses only its own clones.
 func TestSubjectMaxSize(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false)
 	second := testgit.Remote(t, "sample", gitserver.Spec{Seed: 2, Files: 300, Commits: 5, Changes: 10})
 	b.use("modest", false)
@@ -253,6 +258,7 @@ func TestSubjectMaxSize(t *testing.T) {
 
 // TestStartFresh checks that a clone can't be evicted while it is in use or checkpoints need it.
 func TestStartFresh(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false)
 	b.create("v", map[string]string{"repo": b.server.URL("sample"), "subject": "team a"})
 	b.write(b.mount("v", "1"))
@@ -300,6 +306,7 @@ func TestStartFresh(t *testing.T) {
 
 // TestSubjectMaxLeases checks that the error names the volumes that have the leases.
 func TestSubjectMaxLeases(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, false, "SUBJECT_MAX_LEASES=2")
 	for _, name := range []string{"v", "w"} {
 		b.create(name, map[string]string{"repo": b.server.URL("sample")})
@@ -320,6 +327,7 @@ func TestSubjectMaxLeases(t *testing.T) {
 // TestStatus checks that Status shows sizes with the time of their measurement, and that a volume with
 // too much written data causes one warning.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, true, "WORKSPACE_WARN_SIZE=1MiB")
 	b.create("v", map[string]string{"repo": b.server.URL("sample")})
 	dir := b.mount("v", "1")
@@ -358,6 +366,7 @@ func TestStatus(t *testing.T) {
 // TestIdleSweepReadsNothing checks that a sweep without evictions opens no directory and
 // no file.
 func TestIdleSweepReadsNothing(t *testing.T) {
+	t.Parallel()
 	b := newBudget(t, true)
 	for i := range 3 {
 		b.use(fmt.Sprint(i), true)

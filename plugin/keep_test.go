@@ -15,6 +15,7 @@ import (
 // TestLostDatabaseKeeps checks that kept workspaces and checkpoints, also those that others stand on, survive the loss
 // of the database and of all mounts.
 func TestLostDatabaseKeeps(t *testing.T) {
+	t.Parallel()
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
 	p.create("kept", map[string]string{"repo": s.URL("sample"), "ref": "main", "mode": "keep"})

@@ -42,6 +42,7 @@ func inode(t *testing.T, path string) uint64 {
 }
 
 func TestLFSFilesAreFetchedOnce(t *testing.T) {
+	t.Parallel()
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	big := make([]byte, 3<<20)
 	if _, err := rand.Read(big); err != nil {
@@ -136,6 +137,7 @@ func TestLFSFilesAreFetchedOnce(t *testing.T) {
 }
 
 func TestLFSServerFailures(t *testing.T) {
+	t.Parallel()
 	other := testgit.Serve(t) // on loopback, but not the server of the volume
 	elsewhere := new(lfsserver.Server)
 	elsewhere.Put("content\n")

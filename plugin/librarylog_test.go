@@ -10,6 +10,7 @@ import (
 )
 
 func TestLibraryLogIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		library := log.New(&libraryLog{out: &out}, "", 0)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	const gib = 1 << 30
 	for _, tt := range []settingCase{
 		{"TTL", "", func(s settings) bool { return s.limits.TTL == 14*24*time.Hour }, ""},
@@ -84,6 +85,7 @@ func TestLimits(t *testing.T) {
 
 // TestWorkspaceLimits: the default of the limit of workspaces is at most what a volume may ask for.
 func TestWorkspaceLimits(t *testing.T) {
+	t.Parallel()
 	const most = "WORKSPACE_MAX_SIZE=2GiB"
 	settingCase{"WORKSPACE_SIZE", "1GiB", func(s settings) bool {
 		return s.limits.workspace == verbs.Limits{Default: disk.Size{Bytes: 1 << 30}, Max: disk.Size{Bytes: 2 << 30}}
@@ -94,6 +96,7 @@ func TestWorkspaceLimits(t *testing.T) {
 // TestConfigHasTheLimits checks that config.json lists the limits with the defaults of the binary, so
 // that operators find them.
 func TestConfigHasTheLimits(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("../config.json")
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +121,7 @@ func TestConfigHasTheLimits(t *testing.T) {
 // TestShownSettings checks that operators see each setting that config.json lists, with the value in
 // force, and not the certificates.
 func TestShownSettings(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("../config.json")
 	if err != nil {
 		t.Fatal(err)

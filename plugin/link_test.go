@@ -38,6 +38,7 @@ func TestPacksCanBeLinked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	t.Parallel()
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	at := sub.commit(map[string]string{"f": "1"}, nil)

@@ -9,6 +9,7 @@ import (
 
 // A socket that systemd hands over is used as it is; one that nobody would serve is an error.
 func TestHandedOver(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "repos.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {

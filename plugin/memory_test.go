@@ -8,6 +8,7 @@ import (
 )
 
 func TestSharesOf(t *testing.T) {
+	t.Parallel()
 	const mib, gib = 1 << 20, 1 << 30
 	for _, tt := range []struct {
 		total int64
@@ -23,7 +24,13 @@ func TestSharesOf(t *testing.T) {
 	}
 }
 
+// TestTrimReturnsMemory checks that what is not used goes back to the system.
+//
+// Not parallel: it measures the memory of the process.
 func TestTrimReturnsMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures memory")
+	}
 	garbage := make([][]byte, 0, 100)
 	for range 100 {
 		garbage = append(garbage, make([]byte, 1<<20))

@@ -120,6 +120,8 @@ const (
 
 // TestMetricsOfManyMounts mounts 1,000 times, and lets requests of each kind fail meanwhile,
 // while scrapes come one after the other. In the end the counts are those of what was done.
+//
+// Not parallel: its mounts must work within MOUNT_WAIT.
 func TestMetricsOfManyMounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")

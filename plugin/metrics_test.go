@@ -44,6 +44,7 @@ func get(t *testing.T, method, url string) (status int, body string) {
 }
 
 func TestMetricsAddr(t *testing.T) {
+	t.Parallel()
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		t.Run(host, func(t *testing.T) {
 			addr := freeAddr(t, host)
@@ -65,6 +66,7 @@ func TestMetricsAddr(t *testing.T) {
 
 // TestMetricsAddrInUse checks that the plugin does not start, and says why.
 func TestMetricsAddrInUse(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +84,7 @@ func TestMetricsAddrInUse(t *testing.T) {
 // TestSlowScrapers checks that clients that send half a request, or do not read their answer,
 // lose their connections, so that others can scrape, and do not delay the end of the plugin.
 func TestSlowScrapers(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t, "127.0.0.1")
 	p := start(t, scratch(t), "METRICS_ADDR="+addr)
 	for i := range scrapeConns + 4 {
@@ -112,6 +115,8 @@ func TestSlowScrapers(t *testing.T) {
 
 // TestCrowdOfScrapers: 400 clients that never complete a request, and come back when they are cut off,
 // keep nobody else from a scrape.
+//
+// Not parallel: each scrape must begin within scrapeGrace.
 func TestCrowdOfScrapers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -167,6 +172,7 @@ func TestCrowdOfScrapers(t *testing.T) {
 
 // TestScrapeDuringStop checks that close does not wait for a scrape.
 func TestScrapeDuringStop(t *testing.T) {
+	t.Parallel()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	began, proceed := make(chan bool), make(chan bool)

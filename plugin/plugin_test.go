@@ -10,6 +10,7 @@ import (
 )
 
 func TestMountIsACleanPrivateCheckout(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})

@@ -63,6 +63,8 @@ func managed(t *testing.T) places {
 
 // TestUnreachedStart checks that a start whose mounts would reach no container ends at once, and leaves
 // the socket to the next start. Without an engine, the same start works.
+//
+// Not parallel: the mounts would reach a mount namespace that another test makes, until that has made its copy private.
 func TestUnreachedStart(t *testing.T) {
 	at := managed(t)
 	log := logrus.New()
@@ -82,6 +84,8 @@ func TestUnreachedStart(t *testing.T) {
 
 // TestLostReach checks that a Mount fails and the plugin ends if mounts reach no container. The plugin
 // also ends if the engine unmounts the directory of its mounts.
+//
+// Not parallel: the mounts would reach a mount namespace that another test makes, until that has made its copy private.
 func TestLostReach(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -22,6 +22,7 @@ func TestReadyWithoutAVolume(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	var ahead atomic.Int64
@@ -109,6 +110,7 @@ func TestReadyWithoutAVolume(t *testing.T) {
 
 // TestStopDuringARefresh checks that the plugin stops while a refresh waits for its remote.
 func TestStopDuringARefresh(t *testing.T) {
+	t.Parallel()
 	p, s, gate, _ := startBeforeAQuestion(t)
 	answer := make(chan error)
 	go func() {

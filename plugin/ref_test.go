@@ -33,6 +33,7 @@ func push(t *testing.T, s *gitserver.Server, ref, text string) string {
 }
 
 func TestEveryKindOfRef(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		t.Run(format, func(t *testing.T) {
 			short.OneOf(t, 4)
@@ -146,6 +147,7 @@ func headOf(branch, commit string) string {
 
 // TestMovedRefs mounts a volume, changes the remote, and mounts again.
 func TestMovedRefs(t *testing.T) {
+	t.Parallel()
 	const gone = "error: "
 	for _, c := range []struct {
 		name   string
@@ -270,6 +272,7 @@ func mapWith(m map[string]string, key, value string) map[string]string {
 // TestFetchForAnotherRef checks which commits volumes with refresh=never or a duration get after a
 // fetch for another volume.
 func TestFetchForAnotherRef(t *testing.T) {
+	t.Parallel()
 	s := emptyRemote(t, "sha1")
 	push(t, s, "main", "main's")
 	push(t, s, "other", "other's")
@@ -295,6 +298,7 @@ func TestFetchForAnotherRef(t *testing.T) {
 }
 
 func TestNamedCommitSurvivesForcePush(t *testing.T) {
+	t.Parallel()
 	for _, shape := range []map[string]string{{}, {"depth": "1"}, {"filter": "blob:none"}} {
 		for _, abbreviated := range []bool{false, true} {
 			s := emptyRemote(t, "sha1")
@@ -340,6 +344,7 @@ func TestNamedCommitSurvivesForcePush(t *testing.T) {
 }
 
 func TestKnownCommitNeedsNoRemote(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("main", map[string]string{"repo": s.URL("sample")})
@@ -355,6 +360,7 @@ func TestKnownCommitNeedsNoRemote(t *testing.T) {
 }
 
 func TestShapesOfSHA256(t *testing.T) {
+	t.Parallel()
 	s := emptyRemote(t, "sha256")
 	if err := s.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
 		t.Fatal(err)

@@ -38,6 +38,7 @@ func reflogs(t *testing.T, gitDir string) map[string]string {
 // TestReflogsMatchGitClone compares the reflogs of workspaces with those of plain clones, and the answers of commands that
 // read them.
 func TestReflogsMatchGitClone(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	testgit.Git(t, s.Path("sample"), "tag", "v1", "main~1")
@@ -88,6 +89,7 @@ func TestReflogsMatchGitClone(t *testing.T) {
 
 // TestReflogsOfSubmodules checks that git says where HEAD of a submodule is detached.
 func TestReflogsOfSubmodules(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	nested := newRepo(t, s, "nested")
 	at := nested.commit(map[string]string{"n": "1"}, nil)
@@ -116,6 +118,7 @@ func TestReflogsOfSubmodules(t *testing.T) {
 
 // TestNoSubmoduleToBeHad mounts a repository whose only submodule can't be had, or is left out.
 func TestNoSubmoduleToBeHad(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	super := newRepo(t, s, "super")
 	at := super.commit(map[string]string{".gitmodules": section("m", "lib/m", "../missing")}, nil)

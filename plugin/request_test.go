@@ -9,6 +9,7 @@ import (
 // TestLogLinesOfAVolume: from Create to Remove, each line of the log has the ID of the volume,
 // and that of the request that led to it, also in the background and for git's commands.
 func TestLogLinesOfAVolume(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := startWith(t, scratch(t), func(at *places) { at.idle = true }, "LOG_LEVEL=debug")
 	p.waitFor("sweep: done")
@@ -61,6 +62,7 @@ func TestLogLinesOfAVolume(t *testing.T) {
 // TestLastErrorNamesItsRequest: Status has the ID of the request that failed last, and the log
 // has that of a Mount that failed.
 func TestLastErrorNamesItsRequest(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})

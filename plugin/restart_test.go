@@ -59,6 +59,7 @@ func mounts(t *testing.T, dir string) []overlay.Point {
 // TestRestart checks that volumes and leases survive a restart, that containers notice nothing, and
 // that the next mount reuses the clone.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
@@ -98,6 +99,7 @@ func TestRestart(t *testing.T) {
 // TestMountsVanished starts the plugin after the engine has removed all mounts. The leases must be
 // gone and the workspaces removed, and Unmount of the old IDs must succeed.
 func TestMountsVanished(t *testing.T) {
+	t.Parallel()
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
 	p.create("v", map[string]string{"repo": s.URL("sample")})
@@ -123,6 +125,7 @@ func TestMountsVanished(t *testing.T) {
 // TestDamagedDatabase checks that a damaged database is set aside and rebuilt. Volumes are still
 // listed, a mounted workspace is unchanged, and the next mount works without a new clone.
 func TestDamagedDatabase(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		data []byte // nil: the file is gone
@@ -195,6 +198,7 @@ func TestSecondInstance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	t.Parallel()
 	data := scratch(t)
 	p := start(t, data)
 	if err := os.Remove(filepath.Join(p.at.data, databaseFile)); err != nil {
@@ -219,6 +223,7 @@ func TestSecondInstance(t *testing.T) {
 // TestEngineHangsUp checks that the workspace is removed if the connection ends during a Mount, and
 // that the next Mount works.
 func TestEngineHangsUp(t *testing.T) {
+	t.Parallel()
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
 	gate := gitserver.NewGate()
@@ -250,6 +255,7 @@ func TestEngineHangsUp(t *testing.T) {
 
 // TestMountWait checks that a Mount waits as long as MOUNT_WAIT says.
 func TestMountWait(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t), "MOUNT_WAIT=1s")
 	release := make(chan struct{})

@@ -16,6 +16,7 @@ import (
 // no unused clone is left, the log names the volume that holds the room. The error does not, because
 // that volume has another subject.
 func TestRoom(t *testing.T) {
+	t.Parallel()
 	base, _ := smallDisk(t, testdisk.Filesystems[0].Make)
 	b := &budget{server: remote(t), data: base, idle: true}
 	b.start(t, "CHECKPOINT_TTL=0")

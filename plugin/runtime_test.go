@@ -11,6 +11,7 @@ import (
 )
 
 func TestParseRemap(t *testing.T) {
+	t.Parallel()
 	id := strings.Repeat("0123456789abcdef", 4)
 	for _, tt := range []struct {
 		path string
@@ -32,6 +33,7 @@ func TestParseRemap(t *testing.T) {
 // TestContextWithoutSELinux checks that the start fails, with the reason, if the kernel does not support
 // the setting.
 func TestContextWithoutSELinux(t *testing.T) {
+	t.Parallel()
 	const context = "system_u:object_r:container_file_t:s0"
 	dir := scratch(t)
 	err := run(t.Context(), places{socket: dir + "/repos.sock", data: dir + "/data", git: "/usr/bin/git"}, environment("SELINUX_CONTEXT="+context), logrus.New())

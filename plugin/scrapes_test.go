@@ -10,6 +10,7 @@ import (
 // TestScrapeInProgressStays: a connection too many closes none whose scrape is being answered, as long as there are
 // others: one that is silent, one that was answered, and one whose request lacks its body.
 func TestScrapeInProgressStays(t *testing.T) {
+	t.Parallel()
 	begun, proceed, idle := make(chan bool), make(chan bool), make(chan bool)
 	open := connections{most: 2, open: make(map[net.Conn]*connection)}
 	server := &http.Server{

@@ -22,6 +22,7 @@ import (
 // TestSocketsAreBounded: a long header is refused, frames that belong to no request end their connection, and neither
 // keeps others from being served, with the uid of who asks.
 func TestSocketsAreBounded(t *testing.T) {
+	t.Parallel()
 	dir := scratch(t)
 	plain, grpc := filepath.Join(dir, "plain"), filepath.Join(dir, "grpc")
 	says := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,6 +8,8 @@ import (
 
 // TestServiceDoesNotChangeRoot checks that a service of the host does not change the root directory,
 // because that is the host's. Even a chmod to the same mode changes the time.
+//
+// Not parallel: a managed plugin of another test would change the root directory.
 func TestServiceDoesNotChangeRoot(t *testing.T) {
 	before := changed(t, "/")
 	p := start(t, scratch(t))

@@ -41,6 +41,7 @@ func (c settingCase) check(t *testing.T, besides ...string) {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []settingCase{
 		{"MOUNT_WAIT", "", func(s settings) bool { return s.mountWait == 110*time.Second }, ""},
 		{"MOUNT_WAIT", "25s", func(s settings) bool { return s.mountWait == 25*time.Second }, ""},
@@ -144,6 +145,7 @@ func TestSettings(t *testing.T) {
 
 // TestWrongSettingStopsTheStart checks that a wrong setting stops the start before anything is changed.
 func TestWrongSettingStopsTheStart(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	err := run(t.Context(), places{data: data}, environment("MOUNT_WAIT=soon"), logrus.New())
 	if err == nil || !strings.Contains(err.Error(), `setting MOUNT_WAIT="soon"`) {

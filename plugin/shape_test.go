@@ -50,6 +50,7 @@ func clean(t *testing.T, dir string) {
 }
 
 func TestShapesOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
 		t.Fatal(err)
@@ -78,6 +79,7 @@ func TestShapesOfAnotherUser(t *testing.T) {
 }
 
 func TestShapesLiveSideBySide(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {

@@ -19,6 +19,7 @@ func TestSizeFactor(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	t.Parallel()
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	for _, name := range []string{"refs", "files", "pointers", "submodules", "small"} {
 		newRepo(t, s, name)
@@ -95,6 +96,7 @@ func TestSizeFactor(t *testing.T) {
 // TestTooManyRefsToList checks the error about a remote that answers with more refs than the limit, as one may that
 // lists all whatever is asked.
 func TestTooManyRefsToList(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	s.Wrap(gitserver.On(gitserver.LsRefs, gitserver.Advertise(gitserver.ManyRefs(testgit.Git(t, s.Path("sample"), "rev-parse", "main"), 25_000))))
 	p := start(t, scratch(t), "SIZE_FACTOR=0.01")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestSparseMatchesGit(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
@@ -88,6 +89,7 @@ func TestSparseMatchesGit(t *testing.T) {
 }
 
 func TestSparseWithTrackedCacheLink(t *testing.T) {
+	t.Parallel()
 	s := remote(t)
 	if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: ".hdcache/mine", Content: "x"}); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ func startBeforeAQuestion(t *testing.T) (p *process, s *gitserver.Server, gate g
 // TestStopAnswersMounts checks that a Mount that waits for its remote when the plugin stops gets an
 // error that says so, instead of a closed connection.
 func TestStopAnswersMounts(t *testing.T) {
+	t.Parallel()
 	p, _, gate, release := startBeforeAQuestion(t)
 	answer := make(chan error)
 	go func() { answer <- p.tryMount("v", "2") }()

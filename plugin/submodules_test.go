@@ -73,6 +73,7 @@ func gitUser(t *testing.T, uid, dir string, args ...string) string {
 }
 
 func TestSubmodulesMatchGitClone(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	nested := newRepo(t, s, "nested")
 	nestedAt := nested.commit(map[string]string{"n": "nested\n"}, nil)
@@ -162,6 +163,7 @@ func TestSubmodulesMatchGitClone(t *testing.T) {
 }
 
 func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	first := sub.commit(map[string]string{"file": "one\n"}, nil)
@@ -199,6 +201,7 @@ func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
 }
 
 func TestHostileSubmodulesAreRefused(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	at := sub.commit(map[string]string{"file": "one\n"}, nil)
@@ -272,6 +275,7 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 }
 
 func TestSubmodulesAndLFSInOtherShapes(t *testing.T) {
+	t.Parallel()
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	in, out := lfs.Put("in the cone\n"), lfs.Put("out of the cone\n")
 	sub := lfsRepo(t, s, lfs, "sub")

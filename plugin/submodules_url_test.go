@@ -26,6 +26,7 @@ func ownSSH(s *gitserver.Server, path string) []string {
 // TestSubmodulesOfOwnHost: an ssh or git URL of the volume's host is fetched as the volume is, also
 // within a submodule, and git submodule finds nothing to do in the container.
 func TestSubmodulesOfOwnHost(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	nested := newRepo(t, s, "org/nested")
 	nestedAt := nested.commit(map[string]string{"n": "nested\n"}, nil)
@@ -117,6 +118,7 @@ func TestSubmodulesBelowAPath(t *testing.T) {
 
 // TestSubmodulesAsWritten: with REWRITE_SUBMODULES=false the URL of .gitmodules is the only one.
 func TestSubmodulesAsWritten(t *testing.T) {
+	t.Parallel()
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "org/sub")
 	at := sub.commit(map[string]string{"file": "one\n"}, nil)
@@ -210,6 +212,7 @@ func (p *process) warnings(name string) (list []string) {
 // TestSubmoduleErrorsWarn: with submodule_errors=warn a submodule that can't be had leaves its
 // directory empty, with a warning, and a later mount gets it when it is there.
 func TestSubmoduleErrorsWarn(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	now := time.Now()
 	advance := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }

@@ -12,6 +12,7 @@ import (
 // TestLimitsNeedQuotas checks that a volume with a limit is refused where the filesystem has no project quotas, with what
 // switches them on, and that a default is told and does not hinder.
 func TestLimitsNeedQuotas(t *testing.T) {
+	t.Parallel()
 	onSmallDisks(t, func(t *testing.T, base, _ string) {
 		remedy := map[bool]string{true: "with the option prjquota", false: "tune2fs"}[strings.HasSuffix(t.Name(), "xfs")]
 		server := remote(t)

@@ -14,6 +14,8 @@ import (
 
 // TestFirstCloneCanBeWatched checks that the first clone of a repository is listed while it runs, with
 // whose it is, and that the log and the audit log have the phases of each mount and what it has waited for.
+//
+// Not parallel: some of its mounts must work within MOUNT_WAIT, which is a second.
 func TestFirstCloneCanBeWatched(t *testing.T) {
 	s := remote(t)
 	p := startWith(t, scratch(t), func(at *places) { at.idle = true }, "MOUNT_WAIT=1s")

@@ -12,6 +12,7 @@ import (
 // TestWarmOwners: a container that runs as root does not lock the next one out of a warm directory, and the files of a
 // third user are named.
 func TestWarmOwners(t *testing.T) {
+	t.Parallel()
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": remote(t).URL("sample"), "warm": "node_modules", "uid": "1000", "gid": "1001"})
 	write := func(id, name string, uid int) (dir string) {

@@ -10,6 +10,7 @@ import (
 // TestWatched checks that connected is called when an engine connects without another open connection,
 // and closes the connection without a request.
 func TestWatched(t *testing.T) {
+	t.Parallel()
 	inner, err := net.Listen("unix", filepath.Join(scratch(t), "s"))
 	if err != nil {
 		t.Fatal(err)

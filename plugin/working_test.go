@@ -21,6 +21,7 @@ func TestWorkWithoutWaitingClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	t.Parallel()
 	const evicted = "min_free clone slow"
 	for _, tt := range []struct {
 		name     string

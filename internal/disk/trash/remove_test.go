@@ -275,6 +275,9 @@ func TestStuckEntry(t *testing.T) {
 }
 
 func TestRemoveMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures memory")
+	}
 	dir := filepath.Join(memory(t), "dir")
 	must(t, os.Mkdir(dir, 0o700))
 	wide(t, dir, 50000)

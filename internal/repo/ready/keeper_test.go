@@ -179,6 +179,9 @@ func TestWarnsOnce(t *testing.T) {
 // A poll does not look at the options of clones that are not due: with 10,000 clones that would take
 // most of a second.
 func TestPollParsesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures memory")
+	}
 	f := new(fake)
 	f.mounted("ref", "a")
 	targets := []Target{{Clone: f, Key: "s/1", Answered: f.lastAnswer}}

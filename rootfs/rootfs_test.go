@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
@@ -75,12 +76,10 @@ func TestProgramsWork(t *testing.T) {
 	defer plain.Close()
 	defer tls.Close()
 	local := func(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	_, refusing, err := net.SplitHostPort(testgit.Refusing(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, closedPort, _ := net.SplitHostPort(closed.Addr().String())
-	closed.Close()
 
 	tests := []struct {
 		name  string
@@ -90,7 +89,7 @@ func TestProgramsWork(t *testing.T) {
 	}{
 		{name: "git", argv: []string{"git", "--version"}, want: "git version 2."},
 		{name: "ssh", argv: []string{"ssh", "-V"}, want: "OpenSSH"},
-		{name: "ssh knows its user", argv: []string{"ssh", "-F", "none", "-o", "BatchMode=yes", "-p", closedPort, "localhost"}, want: "Connection refused", fails: true},
+		{name: "ssh knows its user", argv: []string{"ssh", "-F", "none", "-o", "BatchMode=yes", "-p", refusing, "localhost"}, want: "Connection refused", fails: true},
 		{name: "ls-remote over http", argv: []string{"git", "ls-remote", local(plain.URL) + "/top.git", "refs/heads/main"}, want: "refs/heads/main"},
 		{name: "https knows the authorities", argv: []string{"git", "ls-remote", local(tls.URL) + "/top.git"}, want: "CAfile: /etc/ssl/certs/ca-certificates.crt", fails: true},
 		{name: "clone over http", argv: []string{"git", "clone", "-q", local(plain.URL) + "/top.git", "/tmp/top"}},

@@ -24,8 +24,7 @@ func TestIdleMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddr(t, "127.0.0.1")
-	d, err := daemon.Start(daemon.Config{Program: program, Dir: scratch(t), Env: []string{"METRICS_ADDR=" + addr}})
+	d, err := daemon.Start(daemon.Config{Program: program, Dir: scratch(t), Env: []string{"METRICS_ADDR=127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +33,10 @@ func TestIdleMemory(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	addr, err := d.MetricsAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := resident(t, d.Pid())
 	for range 100 {
 		if status, body := get(t, "GET", "http://"+addr+"/metrics"); status != 200 {

@@ -2,26 +2,30 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
-// freeAddr returns an address of loopback where nothing listens.
-func freeAddr(t *testing.T, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+// metricsAddr returns the address at which the plugin serves METRICS_ADDR, as its log names it.
+func (p *process) metricsAddr() string {
+	p.t.Helper()
+	const message = "metrics: listening"
+	p.waitFor(message)
+	lines := p.log.since(0)
+	return lines[slices.IndexFunc(lines, func(l logged) bool { return l.message == message })].fields["addr"].(string)
 }
 
 // get sends a request to METRICS_ADDR.
@@ -47,8 +51,7 @@ func TestMetricsAddr(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		t.Run(host, func(t *testing.T) {
-			addr := freeAddr(t, host)
-			start(t, scratch(t), "METRICS_ADDR="+addr)
+			addr := start(t, scratch(t), "METRICS_ADDR="+net.JoinHostPort(host, "0")).metricsAddr()
 			if status, body := get(t, "GET", "http://"+addr+"/metrics"); status != 200 || !strings.Contains(body, "\nhelmdeck_repos_volumes 0\n") {
 				t.Errorf("status %d: %s", status, body)
 			}
@@ -85,14 +88,16 @@ func TestMetricsAddrInUse(t *testing.T) {
 // lose their connections, so that others can scrape, and do not delay the end of the plugin.
 func TestSlowScrapers(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t, "127.0.0.1")
-	p := start(t, scratch(t), "METRICS_ADDR="+addr)
+	p := start(t, scratch(t), "METRICS_ADDR=127.0.0.1:0")
+	addr := p.metricsAddr()
+	var open []net.Conn
 	for i := range scrapeConns + 4 {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		open = append(open, conn)
 		request := "GET /metrics HTTP/1.1\r\nHost: x\r\n"
 		if i%2 == 0 {
 			request += "\r\n"
@@ -108,8 +113,13 @@ func TestSlowScrapers(t *testing.T) {
 	if line, _ := p.log.find("cut off"); line != "" {
 		t.Errorf("the stop waited for a scraper: %s", line)
 	}
-	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("the address is still open")
+	for _, conn := range open {
+		if err := conn.SetDeadline(time.Now().Add(daemon.Timeout)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("a connection is still open")
+		}
 	}
 }
 
@@ -196,6 +206,9 @@ func TestScrapeDuringStop(t *testing.T) {
 		t.Error("the scrape succeeded")
 	}
 	<-served
+	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the address is still open: %v", err)
+	}
 	close(proceed)
 	s.close()
 

@@ -39,7 +39,8 @@ type scrapes struct {
 	listener net.Listener
 }
 
-// newScrapes listens at an address; it returns nil if that is empty.
+// newScrapes listens at an address, which serve logs, because with port 0 the kernel chooses one. It
+// returns nil if the address is empty.
 func newScrapes(addr string, metrics http.Handler, log *logrus.Logger) (*scrapes, error) {
 	if addr == "" {
 		return nil, nil

@@ -197,7 +197,7 @@ func loadSettings(getenv func(name string) string) (settings, error) {
 	}
 	s.metrics.addr = v.GetString("METRICS_ADDR")
 	if !isListenAddr(s.metrics.addr) {
-		return fail("METRICS_ADDR", "an IP address with a port from 1024, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine", nil)
+		return fail("METRICS_ADDR", "an IP address with a port from 1024, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine; with port 0 the kernel chooses one, and the log names it", nil)
 	}
 	if s.metrics.subjects, err = strconv.ParseBool(v.GetString("METRICS_SUBJECTS")); err != nil {
 		return fail("METRICS_SUBJECTS", "true or false", nil)
@@ -220,6 +220,7 @@ func loadSettings(getenv func(name string) string) (settings, error) {
 }
 
 // firstOpenPort is the first port that needs no capability: the plugin drops the one for those below.
+// Port 0 needs none either: the kernel chooses a higher one.
 const firstOpenPort = 1024
 
 // isListenAddr reports whether an address is one to listen at, or empty. A name is not,
@@ -232,7 +233,7 @@ func isListenAddr(text string) bool {
 		text = "0.0.0.0:" + port
 	}
 	addr, err := netip.ParseAddrPort(text)
-	return err == nil && addr.Port() >= firstOpenPort
+	return err == nil && (addr.Port() == 0 || addr.Port() >= firstOpenPort)
 }
 
 // hidden are the settings whose value is not shown, because it is long.

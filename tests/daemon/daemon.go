@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,9 +99,10 @@ type Daemon struct {
 	*Caller
 	Admin *api.Client // of the operators' socket
 
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has ended, after err is set
-	err   error
+	cmd     *exec.Cmd
+	earlier int           // bytes of the log that are of earlier runs
+	ended   chan struct{} // closed when the process has ended, after err is set
+	err     error
 }
 
 // Start runs the program and returns when it answers. If it ends first, or does not answer within
@@ -139,7 +141,11 @@ func Run(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	defer log.Close()
-	d := &Daemon{Config: c, Caller: Dial(c.Socket()), ended: make(chan struct{})}
+	info, err := log.Stat()
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{Config: c, Caller: Dial(c.Socket()), earlier: int(info.Size()), ended: make(chan struct{})}
 	d.Admin = api.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
 	d.root = c.Root
 	command := slices.Concat(c.Under, []string{c.Program, "-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args)
@@ -157,6 +163,24 @@ func Run(c Config) (*Daemon, error) {
 		close(d.ended)
 	}()
 	return d, nil
+}
+
+// metricsLine matches the log line about METRICS_ADDR, as text and as JSON.
+var metricsLine = regexp.MustCompile(`"metrics: listening".* addr="([^"]+)"|"addr":"([^"]+)".*"metrics: listening"`)
+
+// MetricsAddr waits until the program serves METRICS_ADDR, and returns the address that its log names:
+// with port 0 the kernel chooses one.
+func (d *Daemon) MetricsAddr() (addr string, err error) {
+	err = Poll(func() error {
+		log := d.Log()
+		found := metricsLine.FindStringSubmatch(log[min(d.earlier, len(log)):])
+		if found == nil {
+			return errors.New("the log does not name the address of the metrics")
+		}
+		addr = cmp.Or(found[1], found[2])
+		return nil
+	})
+	return addr, err
 }
 
 // Pid returns the process ID.

@@ -70,13 +70,14 @@ type contention struct {
 // battle is a plugin with a tenant and an attacker.
 type battle struct {
 	*testing.T
-	plugin *shipped.Plugin
-	victim *tenant
-	admin  http.Client
-	server string // of the repository for attackers
-	made   int
-	trash  float64                           // files that the plugin deletes in a second on the quiet machine
-	ending func() (speed float64, err error) // ends what was prepared, and returns how many files the plugin handles in a second
+	plugin  *shipped.Plugin
+	metrics string // METRICS_ADDR, as the plugin's log names it
+	victim  *tenant
+	admin   http.Client
+	server  string // of the repository for attackers
+	made    int
+	trash   float64                           // files that the plugin deletes in a second on the quiet machine
+	ending  func() (speed float64, err error) // ends what was prepared, and returns how many files the plugin handles in a second
 	// dying, if it is not nil, begins more of that, and returns when it is under way: the plugin is told to
 	// end then.
 	dying func(ctx context.Context) error
@@ -199,7 +200,7 @@ func (r *resources) contend(t *testing.T, c contention) {
 
 // contendOnce returns why the plugin did not hold, and its log.
 func (r *resources) contendOnce(t *testing.T, c contention, long bool) (fell []error, log string) {
-	p, err := r.startPlugin("METRICS_ADDR=" + metricsAddr())
+	p, err := r.startPlugin("METRICS_ADDR=127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,6 +214,9 @@ func (r *resources) contendOnce(t *testing.T, c contention, long bool) (fell []e
 	b.admin.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(filepath.Dir(p.Socket()), "admin.sock"))
 	}}
+	if b.metrics, err = p.MetricsAddr(); err != nil {
+		t.Fatal(err)
+	}
 	if b.server, err = pushed(); err != nil {
 		t.Fatal(err)
 	}

@@ -233,11 +233,11 @@ const slowClients = 400
 var scrapers atomic.Int64
 
 // slowScrapes connects clients that send a header slowly.
-func slowScrapes(*battle) (func(ctx context.Context), error) {
+func slowScrapes(b *battle) (func(ctx context.Context), error) {
 	return func(ctx context.Context) {
 		scrapers.Store(0)
 		loop(ctx, slowClients, func(ctx context.Context, _ int) {
-			c, err := new(net.Dialer).DialContext(ctx, "tcp", metricsAddr())
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", b.metrics)
 			if err != nil {
 				return
 			}

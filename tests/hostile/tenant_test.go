@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/helmdeck/repos/api"
@@ -132,25 +130,15 @@ func (t *tenant) once(use string) error {
 		}
 		return err
 	case scraping:
-		return scrapeOnce(ctx)
+		return scrapeOnce(ctx, t.b.metrics)
 	}
 	return fmt.Errorf("a tenant has no use %q", use)
 }
 
-// metricsAddr returns where the plugin's metrics are in a contention: at a port that was free.
-var metricsAddr = sync.OnceValue(func() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-})
-
-// scrapeOnce reads the metrics over a new connection.
-func scrapeOnce(ctx context.Context) error {
+// scrapeOnce reads the metrics at addr over a new connection.
+func scrapeOnce(ctx context.Context, addr string) error {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddr()+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		return err
 	}

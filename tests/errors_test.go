@@ -1,13 +1,13 @@
 package tests
 
 import (
-	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // The plugin refuses options that cannot work at once and says why. It leaves no volume, directory,
@@ -15,7 +15,7 @@ import (
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
-	closed := closedPort(t)
+	closed := "http://" + testgit.Refusing(t) + "/app"
 	before := e.dataNames(t)
 	cases := []struct {
 		name    string
@@ -115,15 +115,4 @@ func (e *engine) dataNames(t *testing.T) []string {
 		names = append(names, entry.Name())
 	}
 	return names
-}
-
-// closedPort returns the URL of a repository at a port on which nothing listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return "http://" + listener.Addr().String() + "/app"
 }

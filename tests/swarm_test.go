@@ -2,10 +2,11 @@ package tests
 
 import (
 	"fmt"
-	"net/url"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -133,12 +134,13 @@ func (e *engine) removeWhenFree(t *testing.T, volume string) {
 	})
 }
 
-// freePort returns a port of 127.0.0.1 on which nothing listens.
+// freePort returns a port of 127.0.0.1 on which nothing listens. A swarm can't choose one itself.
 func freePort(t *testing.T) string {
 	t.Helper()
-	u, err := url.Parse(closedPort(t))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return u.Port()
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/admin/metrics"
 	"github.com/helmdeck/repos/internal/intake"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // serveHandler serves a handler as the plugin does, and returns the socket. The context is that of all requests.
@@ -183,7 +183,7 @@ func TestHostileBodies(t *testing.T) {
 		"one that claims": {strings.NewReader("\x00\x00\x03\xff\xffabc"), codes.Unknown},
 		"an endless one":  {endless{}, codes.OK},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Most(t))
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/csi.v1.Identity/GetPluginInfo", io.NopCloser(tt.body))
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // waiting counts the goroutines that wait for others in a function.
@@ -37,7 +37,7 @@ func TestMountsShareAQuestion(t *testing.T) {
 	w.create("v")
 	w.mountOK("v", "first")
 	w.unmountOK("v", "first")
-	testdir.Eventually(t, "the Create's own fetch", func() bool { return !w.core.Clones.Inventory()[0].Working })
+	wait.For(t, "the Create's own fetch", func() error { return wait.Check(!w.core.Clones.Inventory()[0].Working, "it runs") })
 	for _, tt := range []struct {
 		name  string
 		moved bool
@@ -66,8 +66,8 @@ func TestMountsShareAQuestion(t *testing.T) {
 			})
 		}
 		<-g.Arrived
-		testdir.Eventually(t, "64 Mounts wait for the answer", func() bool {
-			return waiting("remote.(*Remote).ask") == mounts
+		wait.For(t, "64 Mounts wait for the answer", func() error {
+			return wait.Equal(waiting("remote.(*Remote).ask"), mounts)
 		})
 		close(g.Open)
 		wg.Wait()
@@ -106,12 +106,12 @@ func TestSlowRemoteDelaysNoOtherVolume(t *testing.T) {
 			}
 			w.create("other")
 			w.create("slow", "repo", w.server.URL("slow"), "refresh", "never")
-			testdir.Eventually(t, "the Creates' own fetches", func() bool {
+			wait.For(t, "the Creates' own fetches", func() error {
 				list := w.core.Clones.Inventory()
-				return len(list) == 2 && !list[0].Working && !list[1].Working
+				return wait.Check(len(list) == 2 && !list[0].Working && !list[1].Working, "the clones %+v", list)
 			})
 			// Each call below ends at once or never.
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Most(t))
 			defer cancel()
 			g := gitserver.NewGate()
 			w.server.Route("slow", gitserver.On(tt.kind, g.Fault))
@@ -149,7 +149,7 @@ func TestSlowRemoteDelaysNoOtherVolume(t *testing.T) {
 					}
 				}
 			}
-			testdir.Eventually(t, "the volume is there", func() bool { _, err := w.Get("stalled"); return err == nil })
+			wait.For(t, "the volume is there", func() error { _, err := w.Get("stalled"); return err })
 			if v, err := w.Get("stalled"); err != nil || v.Status["state"] != tt.state {
 				t.Errorf("Get of the stalled volume: %+v, %v; want state %s", v, err, tt.state)
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/workspace"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestUnmountAfterForcedRelease checks that the engine's own Unmounts do nothing after a forced
@@ -24,12 +24,12 @@ func TestUnmountAfterForcedRelease(t *testing.T) {
 			first := w.mountOK("v", "a")
 			w.mountOK("v", "a") // docker cp
 			// Another program that just made a mount namespace, such as a container that starts, has the mount for a moment.
-			testdir.Eventually(t, "the end of the leases", func() bool {
+			wait.For(t, "the end of the leases", func() error {
 				err := w.core.ForceRelease(t.Context(), "v", "a")
 				if _, inUse := errors.AsType[*workspace.InUseError](err); err != nil && !inUse {
 					t.Fatal(err)
 				}
-				return err == nil
+				return err
 			})
 			for range 3 {
 				w.unmountOK("v", "a")
@@ -86,11 +86,11 @@ func TestForcedReleaseRaces(t *testing.T) {
 	engines.Wait()
 	close(stop)
 	operator.Wait()
-	testdir.Eventually(t, "the end of all leases", func() bool {
+	wait.For(t, "the end of all leases", func() error {
 		for i := range 3 {
 			w.unmountOK("v", fmt.Sprint("c", i))
 		}
-		return len(w.core.Leases("v")) == 0
+		return wait.Equal(len(w.core.Leases("v")), 0)
 	})
 	w.removeOK("v")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/workspace"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // write writes a file in a workspace.
@@ -49,14 +49,14 @@ func (w *world) removeOK(name string) {
 // checkpoints waits until a volume has n checkpoints whose changed files are counted, and returns them.
 func (w *world) checkpoints(name string, n int) (list []workspace.Checkpoint) {
 	w.t.Helper()
-	testdir.Eventually(w.t, fmt.Sprintf("%d checkpoints of %s", n, name), func() bool {
+	wait.For(w.t, fmt.Sprintf("%d checkpoints of %s", n, name), func() error {
 		list = nil
 		for _, d := range w.core.Workspaces.Checkpoints() {
 			if d.Volume == name && d.Changed != nil {
 				list = append(list, d)
 			}
 		}
-		return len(list) == n
+		return wait.Equal(len(list), n)
 	})
 	return list
 }
@@ -64,13 +64,13 @@ func (w *world) checkpoints(name string, n int) (list []workspace.Checkpoint) {
 // settled waits until all ended workspaces are gone.
 func (w *world) settled() {
 	w.t.Helper()
-	testdir.Eventually(w.t, "every ended workspace to go", func() bool {
+	wait.For(w.t, "every ended workspace to go", func() error {
 		for _, rec := range w.core.Workspaces.Workspaces() {
 			if rec.Phase == meta.Ended {
-				return false
+				return fmt.Errorf("%+v", rec)
 			}
 		}
-		return true
+		return nil
 	})
 }
 
@@ -238,9 +238,9 @@ func TestRefMoved(t *testing.T) {
 		if mode != "keep" {
 			return
 		}
-		testdir.Eventually(t, "Status to say how far behind the workspace is", func() bool {
+		wait.For(t, "Status to say how far behind the workspace is", func() error {
 			s := w.status("v")
-			return s["behind"] == 3 && s["kept_commit"] == old && s["commit"] != old
+			return wait.Check(s["behind"] == 3 && s["kept_commit"] == old && s["commit"] != old, "%v", s)
 		})
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestMountReachesNoContainer checks that a Mount that would reach no container returns an error and
@@ -33,7 +34,7 @@ func TestMountReachesNoContainer(t *testing.T) {
 		if rec, ok := w.core.Workspaces.Kept("v"); ok {
 			t.Errorf("%s: the volume keeps %+v, want nothing", mode, rec)
 		}
-		testdir.Eventually(t, "the workspace to go", func() bool { return len(w.core.Workspaces.Workspaces()) == 0 })
+		wait.For(t, "the workspace to go", func() error { return wait.Equal(len(w.core.Workspaces.Workspaces()), 0) })
 		if points, err := testdir.Mounts(w.core.Root); err != nil || len(points) > 0 {
 			t.Errorf("%s: mounted: %v, %v; want nothing", mode, points, err)
 		}
@@ -98,8 +99,8 @@ func TestMountOutOfReach(t *testing.T) {
 	}
 	w.mountOK("v", "2")
 	f.Close()
-	testdir.Eventually(t, "the old workspace to be free", func() bool {
+	wait.For(t, "the old workspace to be free", func() error {
 		_, err := os.Lstat(filepath.Join(w.mountOK("v", "1"), ".git/helmdeck.json"))
-		return err == nil
+		return err
 	})
 }

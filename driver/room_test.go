@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestMountWithoutInodes checks that a Mount that finds all layers built, but no inode for its
@@ -25,7 +26,7 @@ func TestMountWithoutInodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := testdisk.Eject(dir); err != nil {
+		if err := testdisk.Eject(t, dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -45,9 +46,9 @@ func TestMountWithoutInodes(t *testing.T) {
 	w.create("v")
 	w.mountOK("v", "first")
 	w.unmountOK("v", "first")
-	testdir.Eventually(t, "the end of the work in the background", func() bool {
+	wait.For(t, "the end of the work in the background", func() error {
 		info := w.core.Clones.Inventory()[0]
-		return info.Busy == ""
+		return wait.Equal(info.Busy, "")
 	})
 	for i := 0; ; i++ {
 		err := os.WriteFile(filepath.Join(fill, fmt.Sprint(i)), nil, 0o600)

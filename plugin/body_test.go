@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestLargeBodies checks that a client that sends a whole request before it reads gets the
@@ -43,7 +43,7 @@ func TestLargeBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(daemon.Timeout))
+		conn.SetDeadline(time.Now().Add(wait.Most(t)))
 		body := malformed + strings.Repeat(" ", tt.bytes-len(malformed))
 		if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", tt.request, len(body), body); err != nil {
 			t.Errorf("%s: the connection was cut: %v", name, err)

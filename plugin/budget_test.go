@@ -12,7 +12,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/janitor"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // budget is a plugin with an adjustable clock, and a remote.
@@ -96,9 +96,7 @@ func (b *budget) settled() map[string]api.Clone {
 
 func (b *budget) poll(check func() error) {
 	b.t.Helper()
-	if err := daemon.Poll(check); err != nil {
-		b.t.Fatal(err)
-	}
+	wait.For(b.t, "the plugin to settle", check)
 }
 
 // sweep sweeps, and returns the evictions as `reason kind subject`.

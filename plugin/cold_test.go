@@ -10,8 +10,8 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // shallowness returns what a workspace says of cold=shallow: helmdeck.json in it, the volume's
@@ -56,7 +56,7 @@ func TestColdShallow(t *testing.T) {
 
 	<-gate.Arrived
 	close(gate.Open)
-	testdir.Eventually(t, "the full history", func() bool { return p.get("v").Status["state"] == "ready" })
+	wait.For(t, "the full history", func() error { return wait.Equal(p.get("v").Status["state"], "ready") })
 	next := p.mount("v", "2")
 	same(t, next, plainClone(t, s.URL("sample"), "--branch=main"), "rev-parse HEAD", "log --format=%H --all", "for-each-ref", "ls-files -s", "fsck")
 	if about, status, shallow := p.shallowness("v", next); about || status != "" || shallow {
@@ -101,7 +101,7 @@ func TestColdShallow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(stores(), []string{"full.git"}) })
+	wait.For(t, "the end of the cold store", func() error { return wait.Equal(stores(), []string{"full.git"}) })
 }
 
 // TestColdFails mounts a volume with cold=shallow after the full history could not be fetched, which
@@ -118,7 +118,7 @@ func TestColdFails(t *testing.T) {
 	p.mount("off", "1")
 	<-gate.Arrived
 	p.unmount("off", "1")
-	testdir.Eventually(t, "the end of the workspace", func() bool { return len(p.glob("clones/*/*/workspaces/*")) == 0 })
+	wait.For(t, "the end of the workspace", func() error { return wait.Equal(len(p.glob("clones/*/*/workspaces/*")), 0) })
 	close(gate.Open)
 	p.waitFor("fetch the full history")
 	p.mount("shared", "2")

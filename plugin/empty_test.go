@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // emptyTrunk is emptyRemote with the default branch trunk, which its name alone does not tell.
@@ -107,7 +108,7 @@ func TestEmptyRepository(t *testing.T) {
 			if got := testgit.GitAny(t, p.mount("keep", "2"), "for-each-ref"); got != "" {
 				t.Errorf("the kept workspace has %q", got)
 			}
-			testdir.Eventually(t, "how far it is behind", func() bool { return p.get("keep").Status["behind"] == float64(1) })
+			wait.For(t, "how far it is behind", func() error { return wait.Equal[any](p.get("keep").Status["behind"], float64(1)) })
 			// The branch is deleted.
 			testgit.Git(t, s.Path("r"), "update-ref", "-d", "refs/heads/trunk")
 			for _, name := range []string{"plain", "depth", "filter", "cold"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/tests/short"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // checkpoint makes a checkpoint of the only workspace of a volume, which goes on, and returns its ID.
@@ -93,7 +93,7 @@ func TestForksOfShapes(t *testing.T) {
 				t.Fatal(err)
 			}
 			ids := []string{running}
-			testdir.Eventually(t, "the checkpoint of the end", func() bool {
+			wait.For(t, "the checkpoint of the end", func() error {
 				list, err := p.admin().Checkpoints(t.Context(), api.Filter{Subject: name})
 				if err != nil {
 					t.Fatal(err)
@@ -103,7 +103,7 @@ func TestForksOfShapes(t *testing.T) {
 						ids = append(ids, d.ID)
 					}
 				}
-				return len(ids) > 1
+				return wait.Check(len(ids) > 1, "%v", ids)
 			})
 			for i, id := range ids {
 				fork := fmt.Sprint(name, "-", i)
@@ -164,7 +164,7 @@ func TestForksOfOtherShapes(t *testing.T) {
 // consistent waits until the directories of workspaces are those of the workspaces and checkpoints that the plugin lists.
 func (p *process) consistent(t *testing.T) {
 	t.Helper()
-	testdir.Eventually(t, "the directories to be those that the plugin knows", func() bool {
+	wait.For(t, "the directories to be those that the plugin knows", func() error {
 		want := make(map[string]bool)
 		workspaces, err := p.admin().Workspaces(t.Context(), api.Filter{})
 		checkpoints, cpErr := p.admin().Checkpoints(t.Context(), api.Filter{})
@@ -178,7 +178,7 @@ func (p *process) consistent(t *testing.T) {
 			want[c.ID] = true
 		}
 		have := p.glob("clones/*/*/workspaces/*")
-		return len(have) == len(want) && !slices.ContainsFunc(have, func(dir string) bool { return !want[filepath.Base(dir)] })
+		return wait.Check(len(have) == len(want) && !slices.ContainsFunc(have, func(dir string) bool { return !want[filepath.Base(dir)] }), "%v, want %v", have, want)
 	})
 }
 

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // smallDisk returns a directory base to start the plugin on. Its subdirectory data is the mount point
@@ -28,7 +28,7 @@ func smallDisk(t *testing.T, fs func(string) error) (base, data string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := testdisk.Eject(data); err != nil {
+		if err := testdisk.Eject(t, data); err != nil {
 			t.Error(err)
 		}
 	})
@@ -42,13 +42,6 @@ func onSmallDisks(t *testing.T, f func(t *testing.T, base, data string)) {
 			base, data := smallDisk(t, fs.Make)
 			f(t, base, data)
 		})
-	}
-}
-
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	if err := daemon.Poll(check); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -138,7 +131,7 @@ func TestFullDiskStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.unmount("v", "a")
-		eventually(t, func() error {
+		wait.For(t, "the space of the workspace", func() error {
 			after, err := disk.SpaceOf(data)
 			if err == nil && after.Free.Bytes-before.Free.Bytes < 100<<20 {
 				err = fmt.Errorf("%d bytes are free after the workspace has ended, %d before", after.Free.Bytes, before.Free.Bytes)
@@ -151,7 +144,7 @@ func TestFullDiskStarts(t *testing.T) {
 		}
 		p.unmount("w", "b")
 		vacate(t, filled, eaten)
-		eventually(t, func() error { return invariant.Structure(data) })
+		wait.For(t, "sound data", func() error { return invariant.Structure(data) })
 	})
 }
 
@@ -213,7 +206,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 		p.unmount("after", "a")
 		p.stop()
 		start(t, base, "CHECKPOINT_TTL=0")
-		eventually(t, func() error { return invariant.Structure(data) })
+		wait.For(t, "sound data", func() error { return invariant.Structure(data) })
 		if err := invariant.Content(data); err != nil {
 			t.Error(err)
 		}
@@ -262,9 +255,9 @@ func TestContainerFillsTheDisk(t *testing.T) {
 		}
 		p.unmount("other", "first")
 		p.unmount("hungry", "a")
-		eventually(t, func() error { return p.tryMount("late", "b") })
+		wait.For(t, "room", func() error { return p.tryMount("late", "b") })
 		p.unmount("late", "b")
-		eventually(t, func() error { return invariant.Structure(data) })
+		wait.For(t, "sound data", func() error { return invariant.Structure(data) })
 		if strings.Contains(p.log.String(), "panic") {
 			t.Error("the log has a panic")
 		}
@@ -285,10 +278,10 @@ func TestFullDiskMakesRoom(t *testing.T) {
 		p.unmount("hungry", "a")
 		options["subject"] = "another"
 		// The workspace can't be evicted until the kernel reports it as free.
-		eventually(t, func() error { return p.tryCreate("late", options) })
-		eventually(t, func() error { return p.tryMount("late", "a") })
+		wait.For(t, "room", func() error { return p.tryCreate("late", options) })
+		wait.For(t, "room", func() error { return p.tryMount("late", "a") })
 		p.waitFor("evicted")
 		p.unmount("late", "a")
-		eventually(t, func() error { return invariant.Structure(data) })
+		wait.For(t, "sound data", func() error { return invariant.Structure(data) })
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // private starts a git server with the repository "sample", which asks for a token.
@@ -78,7 +78,7 @@ func TestHandout(t *testing.T) {
 	}
 	p = start(t, data)
 	var conn net.Conn
-	if err := daemon.Poll(func() (err error) {
+	if err := wait.Until(t, func() (err error) {
 		conn, err = net.Dial("unix", filepath.Join(with, ".git/helmdeck/socket"))
 		return err
 	}); err != nil {
@@ -97,7 +97,7 @@ func TestHandout(t *testing.T) {
 	// The container has changed what fetch and push write. A mount without changes leaves nothing.
 	p.mount("with", "3")
 	p.unmount("with", "3")
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(t, func() error {
 		left, err := filepath.Glob(filepath.Join(p.at.data, "clones/*/*/workspaces/*/helper"))
 		if len(left) != 1 || left[0] != helper {
 			err = errors.Join(err, fmt.Errorf("want only %s, got %q", helper, left))

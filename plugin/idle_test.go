@@ -24,7 +24,7 @@ func TestIdleMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Start(daemon.Config{Program: program, Dir: scratch(t), Env: []string{"METRICS_ADDR=127.0.0.1:0"}})
+	d, err := daemon.Start(t, daemon.Config{Program: program, Dir: scratch(t), Env: []string{"METRICS_ADDR=127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestLostDatabaseKeeps checks that kept workspaces and checkpoints, also those that others stand on, survive the loss
@@ -63,17 +65,17 @@ func (p *process) checkpoints(t *testing.T, n int) []api.Checkpoint {
 	t.Helper()
 	client := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
 	var list []api.Checkpoint
-	testdir.Eventually(t, "the checkpoints", func() bool {
+	wait.For(t, "the checkpoints", func() error {
 		var err error
 		if list, err = client.Checkpoints(t.Context(), api.Filter{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range list {
 			if d.Changed == nil {
-				return false
+				return fmt.Errorf("not counted: %+v", d)
 			}
 		}
-		return len(list) == n
+		return wait.Equal(len(list), n)
 	})
 	slices.SortFunc(list, func(a, b api.Checkpoint) int { return a.EndedAt.Compare(b.EndedAt) })
 	return list

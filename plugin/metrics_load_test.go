@@ -19,8 +19,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/promtool"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // series are the values of a scrape by name and labels, such as `x_total{a="b"}`; of a histogram
@@ -266,7 +266,7 @@ func TestMetricsOfManyMounts(t *testing.T) {
 		}
 	}()
 	// The plugin notices that a client has hung up after the client knows it.
-	testdir.Eventually(t, "the counts of what was done", func() bool {
+	wait.For(t, "the counts of what was done", func() error {
 		var err error
 		if got, text, err = p.scrape(); err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestMetricsOfManyMounts(t *testing.T) {
 		if n := asked("good", "stalled") + asked(slow...); got[answered]-before[answered] != n {
 			wrong = append(wrong, fmt.Sprintf("%s: got %v more, the remotes answered %v times", answered, got[answered]-before[answered], n))
 		}
-		return len(wrong) == 0
+		return wait.Check(len(wrong) == 0, "%v", wrong)
 	})
 	close(ended)
 	scraping.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/janitor"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // wantStatus checks that the plugin refused a request with a status.
@@ -49,12 +49,12 @@ func TestFresh(t *testing.T) {
 	p.stop()
 	p = startWith(t, data, func(at *places) { at.startWait = 1 })
 	wantStatus(t, "release of an unknown lease", p.admin().ReleaseLease(ctx, "v", "other"), 404)
-	testdir.Eventually(t, "the release", func() bool { return p.admin().ReleaseLease(ctx, "v", "gone") == nil })
+	wait.For(t, "the release", func() error { return p.admin().ReleaseLease(ctx, "v", "gone") })
 	p.unmount("v", "gone") // the engine is late
 	wantStatus(t, "a second release", p.admin().ReleaseLease(ctx, "v", "gone"), 404)
-	testdir.Eventually(t, "the checkpoint", func() bool {
+	wait.For(t, "the checkpoint", func() error {
 		list, err := p.admin().Checkpoints(ctx, api.Filter{})
-		return err == nil && len(list) == 1
+		return wait.Check(err == nil && len(list) == 1, "%+v, %v", list, err)
 	})
 	freed, err := p.admin().FreshSubject(ctx, "team a", true)
 	if err != nil || freed.Freed < 300*4096 || len(freed.Clones) != 1 || len(freed.Removed) != 2 {
@@ -75,17 +75,17 @@ func TestFresh(t *testing.T) {
 		p.unmount(name, "new")
 	}
 	var clones []api.Clone
-	testdir.Eventually(t, "the end of the workspaces", func() bool {
+	wait.For(t, "the end of the workspaces", func() error {
 		clones, err = p.admin().Clones(ctx, api.Filter{})
-		return err == nil && len(clones) == 1
+		return wait.Check(err == nil && len(clones) == 1, "%+v, %v", clones, err)
 	})
 	wantStatus(t, "eviction under a kept workspace", func() error { _, err := p.admin().EvictClone(ctx, clones[0].Clone); return err }(), 409)
 	if err := p.Remove(ctx, "k"); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the eviction", func() bool {
+	wait.For(t, "the eviction", func() error {
 		freed, err = p.admin().EvictClone(ctx, clones[0].Clone)
-		return err == nil
+		return err
 	})
 	if freed.Freed < 300*4096 || len(freed.Clones) != 1 {
 		t.Errorf("evicted %+v", freed)
@@ -127,9 +127,9 @@ func TestOwnLimits(t *testing.T) {
 	if err := p.admin().SetLimits(ctx, "team a", api.OwnLimits{MaxSize: new(int64(4096))}); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the finding", func() bool {
+	wait.For(t, "the finding", func() error {
 		stats, err := p.admin().Stats(ctx)
-		return err == nil && len(stats.Findings) == 1 && stats.Findings[0].Reason == string(janitor.SubjectMaxSize)
+		return wait.Check(err == nil && len(stats.Findings) == 1 && stats.Findings[0].Reason == string(janitor.SubjectMaxSize), "%+v, %v", stats.Findings, err)
 	})
 }
 
@@ -153,9 +153,9 @@ func TestWarm(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("the client that went: %v", err)
 	}
-	testdir.Eventually(t, "the end of the work", func() bool {
+	wait.For(t, "the end of the work", func() error {
 		list, err := p.admin().Clones(ctx, api.Filter{})
-		return err == nil && len(list) == 0
+		return wait.Check(err == nil && len(list) == 0, "%+v, %v", list, err)
 	})
 	s.Route("sample")
 	var progress []string

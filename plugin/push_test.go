@@ -11,8 +11,8 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestPush commits in containers without any credential, and pushes from a mounted workspace, a
@@ -92,9 +92,9 @@ func TestPush(t *testing.T) {
 
 	left := commit(dir, "left")
 	p.unmount("v", "m1")
-	testdir.Eventually(t, "the checkpoint", func() bool {
+	wait.For(t, "the checkpoint", func() error {
 		list, err := p.admin().Checkpoints(ctx, api.Filter{})
-		return err == nil && len(list) == 1
+		return wait.Check(err == nil && len(list) == 1, "%+v, %v", list, err)
 	})
 	var bundle bytes.Buffer
 	n, err := p.admin().Outbound(id).Bundle(ctx, "", &bundle)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // host starts a process in a mount namespace of its own. Its mounts are peers of the mounts here, as
@@ -100,7 +100,7 @@ func TestLostReach(t *testing.T) {
 	}
 	end()
 	// A mount namespace that somebody else makes at this moment has the mount too, until it has made its copy private.
-	testdir.Eventually(t, "the loss of the engine", func() bool { err = r.check(); return err != nil })
+	wait.For(t, "the loss of the engine", func() error { err = r.check(); return wait.Check(err != nil, "it is reached") })
 	if !errors.Is(err, errLost) || !strings.Contains(err.Error(), "run it again") {
 		t.Errorf("without an engine: %v", err)
 	}
@@ -116,12 +116,12 @@ func TestLostReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	testdir.Eventually(t, "the end of the tmpfs to be noticed", func() bool {
+	wait.For(t, "the end of the tmpfs to be noticed", func() error {
 		select {
 		case <-r.lost:
-			return true
+			return nil
 		default:
-			return false
+			return errors.New("it is not")
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestReadyWithoutAVolume checks that what a volume mounted is kept ready after the volume was
@@ -79,7 +80,7 @@ func TestReadyWithoutAVolume(t *testing.T) {
 	}
 	use("first")
 	commit, before := push("a"), layers()
-	testdir.Eventually(t, "a tree and a git layer of the pushed commit", func() bool {
+	wait.For(t, "a tree and a git layer of the pushed commit", func() error {
 		ahead.Add(int64(time.Second)) // with each poll
 		built := make(map[string]bool)
 		for _, l := range layers() {
@@ -88,7 +89,7 @@ func TestReadyWithoutAVolume(t *testing.T) {
 				built[kind] = true
 			}
 		}
-		return len(built) == 2
+		return wait.Check(len(built) == 2, "%v", built)
 	})
 	wantReady("kept", commit)
 	commit = push("b")

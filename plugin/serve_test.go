@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/helmdeck/repos/internal/origin"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestSocketsAreBounded: a long header is refused, frames that belong to no request end their connection, and neither
@@ -36,15 +36,15 @@ func TestSocketsAreBounded(t *testing.T) {
 	go func() {
 		ended <- serve(ctx, log, nil, map[string]endpoint{plain: {Handler: says}, grpc: {Handler: says, http2: true}}, nil, nil)
 	}()
-	testdir.Eventually(t, "the sockets", func() bool {
+	wait.For(t, "the sockets", func() error {
 		for _, socket := range []string{plain, grpc} {
 			c, err := net.Dial("unix", socket)
 			if err != nil {
-				return false
+				return err
 			}
 			c.Close()
 		}
-		return true
+		return nil
 	})
 	ask := func(socket string, header string, body io.Reader) (int, string) {
 		t.Helper()

@@ -12,8 +12,8 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // ownSSH returns the URLs of a repository on a server as somebody would write them who reaches it
@@ -314,7 +314,7 @@ func TestSubmoduleErrorsWarn(t *testing.T) {
 		t.Errorf("without a workspace: %q, want the warnings of the next", got)
 	}
 	// Only the newest tree stays.
-	testdir.Eventually(t, "one tree to stay", func() bool { return p.partialTrees() == 1 })
+	wait.For(t, "one tree to stay", func() error { return wait.Equal(p.partialTrees(), 1) })
 }
 
 // partialTrees returns the number of trees on disk.

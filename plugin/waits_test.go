@@ -9,7 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestFirstCloneCanBeWatched checks that the first clone of a repository is listed while it runs, with
@@ -40,11 +40,11 @@ func TestFirstCloneCanBeWatched(t *testing.T) {
 		}
 	}
 	close(gate.Open)
-	testdir.Eventually(t, "the clone", func() bool {
+	wait.For(t, "the clone", func() error {
 		work, err := p.admin().Work(t.Context(), api.Filter{})
-		return err == nil && len(work) == 0
+		return wait.Check(err == nil && len(work) == 0, "%v, %v", work, err)
 	})
-	testdir.Eventually(t, "the checkout", func() bool { return p.tryMount("b", "3") == nil })
+	wait.For(t, "the checkout", func() error { return p.tryMount("b", "3") })
 	p.mount("b", "4")
 	logged := make(map[string]string)
 	if err := p.admin().Logs(t.Context(), api.LogFilter{Volume: "b"}, func(l api.LogLine) error {

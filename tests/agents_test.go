@@ -14,7 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // agentLoops are the examples that start several agents, with the program that runs each.
@@ -127,7 +127,7 @@ func TestAgentLoopInterrupted(t *testing.T) {
 			go func() { ended <- cmd.Wait() }()
 			defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			// The second agent runs; others may be on their way.
-			eventually(t, "an agent", func() error {
+			wait.For(t, "an agent", func() error {
 				files, err := filepath.Glob(e.Data("clones", subject(t), "*", "workspaces", "*", "upper", "changed"))
 				if err == nil && len(files) < 2 {
 					text, _ := os.ReadFile(log.Name())
@@ -140,7 +140,7 @@ func TestAgentLoopInterrupted(t *testing.T) {
 			}
 			select {
 			case err = <-ended:
-			case <-time.After(2 * dockerd.Timeout):
+			case <-time.After(wait.Most(t)):
 				text, _ := os.ReadFile(log.Name())
 				t.Fatalf("the loop did not end\n%s", text)
 			}
@@ -150,7 +150,7 @@ func TestAgentLoopInterrupted(t *testing.T) {
 				t.Errorf("%v, want exit code 130\n%s", err, text)
 			}
 			e.wantNoAgents(t, subject(t))
-			eventually(t, "the checkpoints", func() error {
+			wait.For(t, "the checkpoints", func() error {
 				list, err := e.Try("volume", "ls", "--quiet", "--filter", "name=^agents-")
 				if err == nil {
 					checkpoints, _ := filepath.Glob(e.Data("clones", subject(t), "*", "workspaces", "*"))

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ func removeLeftovers() error {
 		if _, err := os.Stat("/proc/" + strings.TrimPrefix(dir, scratchPrefix)); err == nil {
 			continue // the run has not ended
 		}
-		all = errors.Join(all, dockerd.Remove(dir))
+		all = errors.Join(all, dockerd.Remove(context.Background(), dir))
 	}
 	return all
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/helmdeck/repos/tests/daemon"
-	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // cliScripts counts the scripts that have run.
@@ -48,8 +48,8 @@ func TestCLI(t *testing.T) {
 				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 					"capture":   capture,
 					"code":      code,
-					"interrupt": interrupt,
-					"retry":     retry,
+					"interrupt": func(ts *testscript.TestScript, neg bool, args []string) { interrupt(t, ts, neg, args) },
+					"retry":     func(ts *testscript.TestScript, neg bool, args []string) { retry(t, ts, neg, args) },
 					"mount":     func(ts *testscript.TestScript, _ bool, args []string) { e.mountAlone(t, ts, args) },
 				},
 			})
@@ -122,24 +122,17 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// retry runs a command once a second until it succeeds, for a minute: retry PROGRAM [ARG...].
-func retry(ts *testscript.TestScript, neg bool, args []string) {
+// retry runs a command until it succeeds: retry PROGRAM [ARG...].
+func retry(l wait.Limit, ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: retry PROGRAM [ARG...]")
 	}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for deadline := time.Now().Add(dockerd.Timeout); ; <-tick.C {
-		if err := ts.Exec(args[0], args[1:]...); err == nil || time.Now().After(deadline) {
-			ts.Check(err)
-			return
-		}
-	}
+	ts.Check(wait.Until(l, func() error { return ts.Exec(args[0], args[1:]...) }))
 }
 
 // interrupt runs a command until it prints something, and then presses Ctrl-C: interrupt TEXT PROGRAM [ARG...].
 // The command must end as one that SIGINT has ended.
-func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+func interrupt(l wait.Limit, ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: interrupt TEXT PROGRAM [ARG...]")
 	}
@@ -157,7 +150,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(cmd.Start())
 	kill := func(s syscall.Signal) { syscall.Kill(-cmd.Process.Pid, s) }
-	stuck := time.AfterFunc(dockerd.Timeout, func() { kill(syscall.SIGKILL) })
+	stuck := time.AfterFunc(wait.Most(l), func() { kill(syscall.SIGKILL) })
 	defer stuck.Stop()
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.Contains(lines.Text(), args[0]) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // scratchPrefix is the beginning of the scratch directory of every run. The run's pid follows.
@@ -38,7 +39,7 @@ var sharedEngine lazyEngine
 // shared returns the engine that tests share.
 func shared(t *testing.T) *engine {
 	t.Helper()
-	sharedEngine.once.Do(func() { sharedEngine.engine, sharedEngine.err = newEngine(dockerd.New, nil) })
+	sharedEngine.once.Do(func() { sharedEngine.engine, sharedEngine.err = newEngine(t, dockerd.New, nil) })
 	if sharedEngine.err != nil {
 		t.Fatal(sharedEngine.err)
 	}
@@ -59,12 +60,12 @@ func own(t *testing.T, settings []string, flags ...string) *engine {
 }
 
 // starter is dockerd.New or another function that starts an engine.
-type starter func(dir string, flags ...string) (*dockerd.Engine, error)
+type starter func(l wait.Limit, dir string, flags ...string) (*dockerd.Engine, error)
 
 // ownOf is own with another starter.
 func ownOf(t *testing.T, start starter, settings []string, flags ...string) *engine {
 	t.Helper()
-	e, err := newEngine(start, settings, flags...)
+	e, err := newEngine(t, start, settings, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (e *engine) closeAfter(t *testing.T) {
 // left. Call it before closeAfter, so that the check comes after the engine's end.
 func (e *engine) wantNothingLeftAfter(t *testing.T) {
 	t.Cleanup(func() {
-		eventually(t, "the engine's processes", func() error { return invariant.Leaks(e.Path()) })
+		wait.For(t, "the engine's processes", func() error { return invariant.Leaks(e.Path()) })
 		if left, err := dockerd.MountsBelow(e.Path()); err != nil || len(left) > 0 {
 			t.Errorf("mounts after the engine's end: %q, %v", left, err)
 		}
@@ -96,13 +97,13 @@ func (e *engine) wantNothingLeftAfter(t *testing.T) {
 }
 
 // newEngine starts an engine, and installs the test's image and the plugin.
-func newEngine(start starter, settings []string, flags ...string) (*engine, error) {
-	return setUp(start, flags, (*engine).importImage, func(e *engine) error { return e.Install(pluginDir(), settings...) })
+func newEngine(l wait.Limit, start starter, settings []string, flags ...string) (*engine, error) {
+	return setUp(l, start, flags, (*engine).importImage, func(e *engine) error { return e.Install(pluginDir(), settings...) })
 }
 
 // setUp starts an engine and calls steps with it. After an error nothing is left behind.
-func setUp(start starter, flags []string, steps ...func(*engine) error) (*engine, error) {
-	started, err := start(filepath.Join(scratch, strconv.Itoa(int(engines.Add(1)))), flags...)
+func setUp(l wait.Limit, start starter, flags []string, steps ...func(*engine) error) (*engine, error) {
+	started, err := start(l, filepath.Join(scratch, strconv.Itoa(int(engines.Add(1)))), flags...)
 	if err != nil {
 		return nil, err
 	}

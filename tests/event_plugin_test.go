@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // killPlugin ends the plugin's process with SIGKILL and waits for the next one.
@@ -89,7 +91,7 @@ func (s *stage) correctSetting(t *testing.T) {
 	s.e.docker(t, "plugin", "set", pluginName, "MOUNT_WAIT=110s")
 	if _, err := s.e.Try("plugin", "enable", pluginName); err != nil {
 		began, tries := time.Now(), 1
-		eventually(t, "a corrected plugin", func() error {
+		wait.For(t, "a corrected plugin", func() error {
 			tries++
 			_, err := s.e.Try("plugin", "enable", pluginName)
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // anyOwner lets git work in a checkout of another uid.
@@ -64,7 +65,7 @@ func TestContainerCredential(t *testing.T) {
 	}
 	e.pluginPID(t, pid)
 	fetch := append(append([]string{"exec", "--workdir", "/w"}, anyOwner...), c.id, "git", "fetch", "-q")
-	eventually(t, "the plugin serves the container again", func() error {
+	wait.For(t, "the plugin serves the container again", func() error {
 		_, err := e.Try(fetch...)
 		return err
 	})

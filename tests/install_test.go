@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // installDisk has room for three versions of the plugin and some clones.
@@ -34,11 +35,11 @@ func TestToursInstall(t *testing.T) {
 	}
 	r.publish(t, shared(t), unfinished, t.TempDir())
 	testgit.Generate(t, server, "app", gitserver.Spec{Seed: 1, Files: 40, Commits: 3, Changes: 5})
-	e, err := setUp(func(dir string, flags ...string) (*dockerd.Engine, error) {
+	e, err := setUp(t, func(l wait.Limit, dir string, flags ...string) (*dockerd.Engine, error) {
 		if err := testdisk.Ext4(filepath.Join(dir, "data"), installDisk); err != nil {
 			return nil, err
 		}
-		return dockerd.New(dir, flags...)
+		return dockerd.New(l, dir, flags...)
 	}, nil, (*engine).importImage)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func (u *user) upgradeInterrupted() {
 		}
 		select {
 		case <-asked:
-		case <-time.After(dockerd.Timeout):
+		case <-time.After(wait.Most(u.t)):
 			u.t.Fatal("the engine did not ask for the new version's files")
 		}
 		if err := interrupt(cmd.Process); err != nil {

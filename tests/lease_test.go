@@ -9,6 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // leases returns the leases in the Status of a volume, each with its count.
@@ -58,7 +59,7 @@ func TestKillEngineAndPlugin(t *testing.T) {
 		for _, mode := range modes {
 			what := fmt.Sprintf("round %d, %s", round, mode)
 			c := again[mode]
-			eventually(t, what+": the container to run again", func() error {
+			wait.For(t, what+": the container to run again", func() error {
 				if !c.running(t) {
 					return fmt.Errorf("it is not running")
 				}
@@ -72,7 +73,7 @@ func TestKillEngineAndPlugin(t *testing.T) {
 				same(t, what, c.sh(t, portrait), want)
 				c.sh(t, work)
 			}
-			eventually(t, what+": the leases of containers that are gone", func() error {
+			wait.For(t, what+": the leases of containers that are gone", func() error {
 				if list := e.leases(t, mode); len(list) != 1 || list[0].(map[string]any)["mounts"] != 1.0 {
 					return fmt.Errorf("%v", list)
 				}
@@ -172,13 +173,13 @@ func TestForcedRelease(t *testing.T) {
 	}
 	c := e.sleeper(t, mount(subject(t)+"private"))
 	c.sh(t, work)
-	eventually(t, "the release", func() error { return admin.ReleaseLease(ctx, subject(t)+"private", "gone") })
+	wait.For(t, "the release", func() error { return admin.ReleaseLease(ctx, subject(t)+"private", "gone") })
 	leases, err := admin.Leases(ctx, api.Filter{Volume: subject(t) + "private"})
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("leases %+v, %v; want that of the container", leases, err)
 	}
 	// Its lease is no longer new, at the latest when the kernel is asked.
-	eventually(t, "the kernel's answer", func() error {
+	wait.For(t, "the kernel's answer", func() error {
 		err := admin.ReleaseLease(ctx, leases[0].Volume, leases[0].Holder)
 		if err == nil {
 			t.Fatal("the lease of a running container was released")
@@ -195,7 +196,7 @@ func TestForcedRelease(t *testing.T) {
 			t.Errorf("%s: a lease was released while a container has the workspace", mode)
 		}
 		e.docker(t, "rm", "--force", c.id)
-		eventually(t, mode+": the release", func() error { return admin.ReleaseLease(ctx, name, "gone") })
+		wait.For(t, mode+": the release", func() error { return admin.ReleaseLease(ctx, name, "gone") })
 	}
 	for _, mode := range modes { // the engine is late
 		if err := engine.Unmount(ctx, subject(t)+mode, "gone"); err != nil {

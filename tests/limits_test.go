@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/tests/proc"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestChildrenAreLimited checks the limits of a git of the plugin, while it waits for a remote that
@@ -33,7 +34,7 @@ func TestChildrenAreLimited(t *testing.T) {
 		created <- err
 	}()
 	t.Cleanup(func() { e.Try("volume", "rm", "--force", "limited") })
-	eventually(t, "the limits of a git", func() error {
+	wait.For(t, "the limits of a git", func() error {
 		dir, err := processOf(url)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // gauge is a number that must not grow with the number of starts.
@@ -160,7 +161,7 @@ func (l *load) dumpGoroutines() map[string]int {
 		l.Fatal(err)
 	}
 	var dump string
-	eventually(l.T, "the goroutines in the engine's log", func() error {
+	wait.For(l.T, "the goroutines in the engine's log", func() error {
 		log, err := os.ReadFile(l.e.Path("log"))
 		if err != nil {
 			return err
@@ -171,7 +172,7 @@ func (l *load) dumpGoroutines() map[string]int {
 		}
 		return nil
 	})
-	eventually(l.T, "the plugin's next process", func() error {
+	wait.For(l.T, "the plugin's next process", func() error {
 		_, err := l.e.admin(l.T).Clones(l.Context(), api.Filter{})
 		return err
 	})

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // branch is a branch that moves.
@@ -218,7 +218,7 @@ func (s *slot) noteEnded() {
 func (s *slot) awaitLook(id string) error {
 	path := filepath.Join(s.out, s.outName())
 	var text []byte
-	if err := dockerd.Poll(dockerd.Timeout, func() (err error) {
+	if err := wait.Until(s, func() (err error) {
 		text, err = os.ReadFile(path)
 		return err
 	}); err != nil {

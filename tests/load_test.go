@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/siege"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // loadTime is set by `make test-load`. A load of less than a minute has fewer containers, because
@@ -183,7 +184,7 @@ func (l *load) startCount() int {
 // then.
 func (l *load) awaitQuiet() []int64 {
 	l.Helper()
-	eventually(l.T, "containers and volumes", func() error {
+	wait.For(l.T, "containers and volumes", func() error {
 		containers, err := l.e.Try("ps", "--all", "--quiet")
 		volumes, volErr := l.e.Try("volume", "ls", "--quiet")
 		if left := strings.Fields(containers + " " + volumes); len(left) > 0 {
@@ -197,7 +198,7 @@ func (l *load) awaitQuiet() []int64 {
 	l.e.awaitUnmounted(l.T)
 	l.e.awaitEmpty(l.T, "trash")
 	l.e.awaitNoChildren(l.T)
-	eventually(l.T, "the plugin's data", func() error { return invariant.Structure(l.e.Data()) })
+	wait.For(l.T, "the plugin's data", func() error { return invariant.Structure(l.e.Data()) })
 	return l.sample(0).values
 }
 

@@ -62,14 +62,6 @@ func prepare() error {
 	return os.MkdirAll(scratch, 0o755)
 }
 
-// eventually waits until check returns nil, and fails the test after dockerd.Timeout.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	if err := dockerd.Poll(dockerd.Timeout, check); err != nil {
-		t.Fatalf("%s: still after %v: %v", what, dockerd.Timeout, err)
-	}
-}
-
 // subject returns a name for the subject of one test, which no other test uses.
 func subject(t *testing.T) string {
 	name := strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // With mode=shared two containers have one workspace, which is reset when the last one ends.
@@ -56,7 +57,7 @@ func TestKeptVolume(t *testing.T) {
 	r.commit(t, "main", gitserver.Change{Path: "new", Content: "new\n"})
 	e.docker(t, "restart", "--time", "0", c.id)
 	wantKept("after docker restart")
-	eventually(t, "the number of commits behind in the status", func() error {
+	wait.For(t, "the number of commits behind in the status", func() error {
 		got := e.docker(t, "volume", "inspect", "--format", "{{.Status.behind}} {{.Status.mode}}", name)
 		if strings.TrimSpace(got) != "1 keep" {
 			return fmt.Errorf("%q", got)
@@ -90,7 +91,7 @@ func TestKeptVolume(t *testing.T) {
 
 	e.docker(t, "volume", "rm", name)
 	var checkpoints []api.Checkpoint
-	eventually(t, "the checkpoint", func() error {
+	wait.For(t, "the checkpoint", func() error {
 		var err error
 		checkpoints, err = e.admin(t).Checkpoints(t.Context(), api.Filter{})
 		if err == nil && (len(checkpoints) != 1 || checkpoints[0].Changed == nil) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // awaitUnmounted waits until no overlay and no bind mount of a subject's clones is left. Without a
@@ -13,7 +15,7 @@ import (
 func (e *engine) awaitUnmounted(t *testing.T, subject ...string) {
 	t.Helper()
 	dir, own := e.Data(), []string{e.Data(), e.Data("mnt")} // mounted as long as the plugin runs
-	eventually(t, "mounts below "+dir, func() error {
+	wait.For(t, "mounts below "+dir, func() error {
 		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 		if err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // The machine gets other name servers and other host names while the plugin runs: files in /etc are
@@ -60,7 +62,7 @@ func TestNames(t *testing.T) { // not parallel, because it puts another dockerd 
 	}
 	want := func(what, part string) {
 		t.Helper()
-		eventually(t, what, func() error {
+		wait.For(t, what, func() error {
 			if got := names(); !strings.Contains(got, part) {
 				return fmt.Errorf("got %q, want %q", got, part)
 			}
@@ -76,7 +78,7 @@ func TestNames(t *testing.T) { // not parallel, because it puts another dockerd 
 	want("before", "names ok they are looked up at "+office)
 
 	replace(resolv, "nameserver "+vpn+"\n")
-	eventually(t, "a new name server", func() error { return mounted("git.lan") })
+	wait.For(t, "a new name server", func() error { return mounted("git.lan") })
 	want("a new name server", "names ok they are looked up at "+vpn)
 	if err := mounted("git.lan", "filter=blob:none"); err != nil { // git itself fetches
 		t.Error(err)
@@ -107,11 +109,11 @@ func TestNames(t *testing.T) { // not parallel, because it puts another dockerd 
 		}
 		want("a link to the file of "+name, "names ok they are looked up at "+map[string]string{"office": office, "vpn": vpn}[name])
 	}
-	eventually(t, "a link", func() error { return mounted("git.lan") })
+	wait.For(t, "a link", func() error { return mounted("git.lan") })
 
 	replace(resolv, "nameserver "+office+"\n")
 	replace(hosts, "127.0.0.1 localhost hosts.lan\n")
-	eventually(t, "a new host", func() error { return mounted("hosts.lan") })
+	wait.For(t, "a new host", func() error { return mounted("hosts.lan") })
 
 	if now := e.pluginPID(t, 0); now != pid {
 		t.Errorf("the plugin was started again: process %d, and %d before", now, pid)

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/tokenserver"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // Work leaves sandboxes. A container without a network and without a credential commits for longer than a
@@ -91,7 +92,7 @@ func TestWorkLeaves(t *testing.T) {
 	alone.sh(t, "echo not committed >loose; git rm -q --cached second; rm second")
 	alone.remove(t)
 	var id string
-	eventually(t, "the checkpoint", func() error {
+	wait.For(t, "the checkpoint", func() error {
 		list, err := e.admin(t).Checkpoints(t.Context(), api.Filter{Volume: s})
 		if err == nil && len(list) == 0 {
 			err = errors.New("none yet")

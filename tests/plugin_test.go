@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/proc"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 const pluginName = dockerd.PluginName
@@ -45,7 +46,7 @@ func (e *engine) pluginProcesses() []int {
 func (e *engine) pluginPID(t *testing.T, not int) int {
 	t.Helper()
 	var pid int
-	eventually(t, "the plugin's process", func() error {
+	wait.For(t, "the plugin's process", func() error {
 		pids := e.pluginProcesses()
 		if len(pids) == 0 || pids[0] == not {
 			return fmt.Errorf("%v", pids)
@@ -71,7 +72,7 @@ func (e *engine) enable(t *testing.T) {
 // awaitNoChildren waits until the plugin has no child processes, not even zombies.
 func (e *engine) awaitNoChildren(t *testing.T) {
 	t.Helper()
-	eventually(t, "the plugin's children", func() error {
+	wait.For(t, "the plugin's children", func() error {
 		pids := e.pluginProcesses()
 		if len(pids) <= 1 {
 			return nil
@@ -90,7 +91,7 @@ func (e *engine) awaitNoChildren(t *testing.T) {
 // awaitEmpty waits until a directory of the plugin's data is empty or gone.
 func (e *engine) awaitEmpty(t *testing.T, elem ...string) {
 	t.Helper()
-	eventually(t, "an empty directory", func() error {
+	wait.For(t, "an empty directory", func() error {
 		entries, err := os.ReadDir(e.Data(elem...))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -119,7 +120,7 @@ func (e *engine) awaitReclaimed(t *testing.T, subject string) {
 	t.Helper()
 	e.awaitUnmounted(t, subject)
 	client := e.admin(t)
-	eventually(t, "the workspaces of subject "+subject+" to go", func() error {
+	wait.For(t, "the workspaces of subject "+subject+" to go", func() error {
 		list, err := client.Checkpoints(t.Context(), api.Filter{})
 		for _, d := range list {
 			if d.Subject == subject {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // prebuild returns the command that prebuilds a subject's warm directory deps.
@@ -142,7 +143,7 @@ func TestPrebuildKilled(t *testing.T) {
 	}
 	name := volumes[0].Name
 	e.docker(t, "kill", name)
-	eventually(t, "the container to end", func() error { // a prebuild of another test may remove it then
+	wait.For(t, "the container to end", func() error { // a prebuild of another test may remove it then
 		if out := e.docker(t, "ps", "--quiet", "--filter", "name="+name); out != "" {
 			return fmt.Errorf("%s runs", out)
 		}
@@ -317,7 +318,7 @@ func TestPrebuildCompose(t *testing.T) {
 	compose("up", "--detach")
 	for path, options := range map[string][]string{"node_modules": {"warm_files=package-lock.json"}, ".venv": nil} {
 		m := mount("", append(options, "repo="+r.url, "subject="+subject(t), "ref=main", "warm="+path, "publish=never")...)
-		eventually(t, "a prebuilt "+path, func() error {
+		wait.For(t, "a prebuilt "+path, func() error {
 			_, err := e.Try(shArgs(m, "test -e "+path+"/made")...)
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // lostMounts is the error of a Mount whose mount would not reach the host.
@@ -80,7 +81,7 @@ func inMountsOf(pid int, f func() error) error {
 func (e *engine) awaitOutput(t *testing.T, what, mount, script, want string) {
 	t.Helper()
 	var out string
-	eventually(t, what, func() error {
+	wait.For(t, what, func() error {
 		var err error
 		if out, err = e.Try(shArgs(mount, script)...); err != nil && out != "" {
 			t.Fatalf("%s: a container ran and failed: %v", what, err)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // registry is Debian's docker-registry on loopback, behind a proxy that can stop answering.
@@ -50,7 +52,7 @@ func newRegistry(t *testing.T) *registry {
 		cmd.Wait()
 	})
 	var backend string
-	eventually(t, "the registry", func() error {
+	wait.For(t, "the registry", func() error {
 		text, err := os.ReadFile(log)
 		if found := listening.FindSubmatch(text); found != nil {
 			backend = string(found[1])

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // relayLabel marks what a relay makes in the engine.
@@ -118,7 +120,7 @@ func TestRelay(t *testing.T) {
 			t.Fatal(err)
 		}
 		running := func() string { return e.docker(t, "ps", "--quiet", "--filter", relayLabel) }
-		eventually(t, "the relay", func() error {
+		wait.For(t, "the relay", func() error {
 			if running() == "" {
 				return errors.New("does not run")
 			}
@@ -126,7 +128,7 @@ func TestRelay(t *testing.T) {
 		})
 		cmd.Process.Kill()
 		cmd.Wait()
-		eventually(t, "the end of the relay", func() error {
+		wait.For(t, "the end of the relay", func() error {
 			if id := e.docker(t, "ps", "--all", "--quiet", "--filter", relayLabel); id != "" {
 				return fmt.Errorf("%s is left", id)
 			}
@@ -160,7 +162,7 @@ func TestRelay(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the relay", func() error {
+		wait.For(t, "the relay", func() error {
 			if e.docker(t, "ps", "--quiet", "--filter", relayLabel) == "" {
 				return errors.New("does not run")
 			}

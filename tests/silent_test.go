@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // stall makes the server accept requests and answer none until release is called.
@@ -49,14 +50,14 @@ func TestSilentServer(t *testing.T) {
 
 	other := newRemote(t)
 	var out string
-	eventually(t, "another repository meanwhile", func() (err error) { // its first clone may take longer than MOUNT_WAIT
+	wait.For(t, "another repository meanwhile", func() (err error) { // its first clone may take longer than MOUNT_WAIT
 		out, err = e.Try(shArgs(mount("", "repo="+other.url), portrait)...)
 		return err
 	})
 	same(t, "another repository meanwhile", out, plain(t, other.url, ""))
 
 	release()
-	eventually(t, "the mount after the server is back", func() (err error) {
+	wait.For(t, "the mount after the server is back", func() (err error) {
 		out, err = e.Try(shArgs(mount("silent"), portrait)...)
 		return err
 	})
@@ -71,7 +72,7 @@ func TestServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
 	e.create(t, "warm", "repo="+r.url, "ref=main", "subject=silent")
-	eventually(t, "the first clone", func() error { // it may take longer than MOUNT_WAIT
+	wait.For(t, "the first clone", func() error { // it may take longer than MOUNT_WAIT
 		_, err := e.Try(shArgs(mount("warm"), "true")...)
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // stage is an engine for events. It has one steady container for each mode, which stays, and which
@@ -60,7 +61,7 @@ const look = `
 
 func newStage(t *testing.T, ev event) *stage {
 	t.Helper()
-	e, err := newEngine(ev.start, nil, ev.flags...)
+	e, err := newEngine(t, ev.start, nil, ev.flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func (s *stage) looks(t *testing.T, name string) []string {
 func (s *stage) awaitStarted(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		eventually(t, "the start of container "+name, func() error {
+		wait.For(t, "the start of container "+name, func() error {
 			state, err := s.e.Try("inspect", "--format", "{{.State.Status}} {{.State.Error}}", s.steady[name].id)
 			if err != nil || strings.TrimSpace(state) != "running" || len(s.looks(t, name)) <= s.seen[name] {
 				return fmt.Errorf("it is %s, %v, and has looked %d times, of which %d were checked; mounts: %s", state, err, len(s.looks(t, name)), s.seen[name], mountsEverywhere())
@@ -127,7 +128,7 @@ func (s *stage) runNewOf(t *testing.T, mode string) {
 	t.Helper()
 	name := mode + "-new"
 	before := len(s.looks(t, name))
-	eventually(t, "the start of a new container on "+newVolume(mode), func() error {
+	wait.For(t, "the start of a new container on "+newVolume(mode), func() error {
 		_, err := s.e.Try(append(append([]string{"run", "--rm"}, s.args(name, newVolume(mode))...), look)...)
 		if err != nil {
 			_, said, _ := strings.Cut(err.Error(), "\n")
@@ -195,7 +196,7 @@ func (s *stage) reach(t *testing.T) string {
 // awaitLeases waits until a volume has so many leases, 0 or 1.
 func (s *stage) awaitLeases(t *testing.T, volume string, want int) {
 	t.Helper()
-	eventually(t, "the leases of "+volume, func() error {
+	wait.For(t, "the leases of "+volume, func() error {
 		out, err := s.e.Try("volume", "inspect", "--format", "{{json .Status.leases}}", volume)
 		if err != nil {
 			return err
@@ -283,5 +284,5 @@ func (s *stage) finish(t *testing.T) {
 	s.e.awaitReclaimed(t, "event")
 	s.e.awaitEmpty(t, "trash")
 	s.e.awaitNoChildren(t)
-	eventually(t, "the plugin's data", func() error { return invariant.Structure(s.e.Data()) })
+	wait.For(t, "the plugin's data", func() error { return invariant.Structure(s.e.Data()) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // swarm is three engines in their own network. At first none has the plugin, and the manager,
@@ -35,10 +36,10 @@ func newSwarm(t *testing.T) *swarm {
 	var starts sync.WaitGroup
 	for i, network := range l.nodes {
 		starts.Go(func() {
-			start := func(dir string, flags ...string) (*dockerd.Engine, error) {
-				return dockerd.NewIn(network, dir, flags...)
+			start := func(l wait.Limit, dir string, flags ...string) (*dockerd.Engine, error) {
+				return dockerd.NewIn(l, network, dir, flags...)
 			}
-			s.nodes[i], errs[i] = setUp(start, []string{"--insecure-registry", lanRange}, (*engine).importImage)
+			s.nodes[i], errs[i] = setUp(t, start, []string{"--insecure-registry", lanRange}, (*engine).importImage)
 		})
 	}
 	starts.Wait()
@@ -82,7 +83,7 @@ func (s *swarm) install(t *testing.T) {
 		return strings.NewReplacer("registry.example.com", address, "build/plugin", pluginDir()).Replace(text)
 	}
 	s.manager.shell(t, line("docker plugin create "))
-	eventually(t, "the registry", func() error {
+	wait.For(t, "the registry", func() error {
 		_, err := s.manager.Try("plugin", "push", address+"/"+pluginName)
 		return err
 	})
@@ -116,7 +117,7 @@ func (e *engine) node(t *testing.T) string {
 func (s *swarm) awaitReady(t *testing.T, e *engine) {
 	t.Helper()
 	id := e.node(t)
-	eventually(t, "a node that is ready and has the plugin", func() error {
+	wait.For(t, "a node that is ready and has the plugin", func() error {
 		got := s.manager.docker(t, "node", "inspect", "--format", "{{.Status.State}} {{.Description.Engine.Plugins}}", id)
 		if !strings.HasPrefix(got, "ready ") || !strings.Contains(got, pluginName+":latest") {
 			return fmt.Errorf("%s", got)
@@ -129,21 +130,21 @@ func (s *swarm) awaitReady(t *testing.T, e *engine) {
 // kept workspaces.
 func (e *engine) awaitIdle(t *testing.T, kept int) {
 	t.Helper()
-	eventually(t, "the tasks of an idle node", func() error {
+	wait.For(t, "the tasks of an idle node", func() error {
 		if out := e.docker(t, "ps", "--quiet"); out != "" {
 			return fmt.Errorf("%q", strings.Fields(out))
 		}
 		return nil
 	})
 	for _, v := range e.volumes(t) {
-		eventually(t, "the leases of "+v, func() error {
+		wait.For(t, "the leases of "+v, func() error {
 			if list := e.leases(t, v); len(list) > 0 {
 				return fmt.Errorf("%v", list)
 			}
 			return nil
 		})
 	}
-	eventually(t, "the mounts of an idle node", func() error {
+	wait.For(t, "the mounts of an idle node", func() error {
 		points, err := dockerd.MountsBelow(e.Data("mnt"))
 		mounted := map[string]bool{}
 		for _, point := range points {
@@ -175,7 +176,7 @@ func TestSwarmOfThree(t *testing.T) {
 			"--mount", mount(source, "repo="+s.url, "ref=main", "subject=swarm", "mode="+mode), image, "sleep", "1000000")
 	}
 	serve("early", "early", "private", 1)
-	eventually(t, "the swarm's error about nodes without the plugin", func() error {
+	wait.For(t, "the swarm's error about nodes without the plugin", func() error {
 		said := s.manager.docker(t, "service", "ps", "--no-trunc", "--format", "{{.Error}}", "early")
 		if !strings.Contains(said, "missing plugin on 2 nodes") {
 			return fmt.Errorf("%q", said)
@@ -267,6 +268,6 @@ func TestSwarmOfThree(t *testing.T) {
 		e.awaitUnmounted(t)
 		e.awaitEmpty(t, "trash")
 		e.awaitNoChildren(t)
-		eventually(t, "the plugin's data", func() error { return invariant.Structure(e.Data()) })
+		wait.For(t, "the plugin's data", func() error { return invariant.Structure(e.Data()) })
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // In a swarm of one node the next task finds a volume with a name again. Anonymous volumes stay,
@@ -53,7 +55,7 @@ func TestSwarm(t *testing.T) {
 	if len(e.volumes(t)) == 0 {
 		t.Error("a mount without a name left no volume: docs/runtimes.md says that it does")
 	}
-	eventually(t, "the anonymous volumes to go", func() error {
+	wait.For(t, "the anonymous volumes to go", func() error {
 		e.shell(t, removeLine(t, "docker volume ls --quiet --filter driver="))
 		if left := e.volumes(t); len(left) > 0 {
 			return fmt.Errorf("%q", left)
@@ -112,7 +114,7 @@ func (e *engine) awaitTasks(t *testing.T, service string, n int) []container {
 	if n == 0 {
 		args = append(args, "--all")
 	}
-	eventually(t, "the tasks of "+service, func() error {
+	wait.For(t, "the tasks of "+service, func() error {
 		list = nil
 		for _, id := range strings.Fields(e.docker(t, args...)) {
 			list = append(list, container{e, id})
@@ -128,7 +130,7 @@ func (e *engine) awaitTasks(t *testing.T, service string, n int) []container {
 // removeWhenFree removes a volume as soon as no container uses it.
 func (e *engine) removeWhenFree(t *testing.T, volume string) {
 	t.Helper()
-	eventually(t, "the volume "+volume+" to be free", func() error {
+	wait.For(t, "the volume "+volume+" to be free", func() error {
 		_, err := e.Try("volume", "rm", volume)
 		return err
 	})

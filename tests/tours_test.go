@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // tours is where the pages are that TestTours replays.
@@ -96,11 +97,11 @@ const diskSize = 500 << 20
 
 // onSmallDisk is dockerd.New with a small filesystem for the engine's plugins and their data. The engine's end
 // unmounts it.
-func onSmallDisk(dir string, flags ...string) (*dockerd.Engine, error) {
+func onSmallDisk(l wait.Limit, dir string, flags ...string) (*dockerd.Engine, error) {
 	if err := testdisk.Ext4(filepath.Join(dir, "data"), diskSize); err != nil {
 		return nil, err
 	}
-	return dockerd.New(dir, flags...)
+	return dockerd.New(l, dir, flags...)
 }
 
 // writeJournalctl makes a journalctl that shows the engine's log. Of the real one's flags it takes -u docker.
@@ -120,7 +121,7 @@ func fullDisk(t *testing.T, e *engine, server *gitserver.Server, dir string) {
 	e.docker(t, "volume", "create", "--driver", pluginName, "--opt", "repo="+server.URL("small"), "--opt", "subject=team-b", "--opt", "mode=keep", "nightly")
 	// What is left is enough for the engine, but not for a clone.
 	e.sh(t, mount("nightly"), "dd if=/dev/zero of=spare bs=1M count=6 2>/dev/null; dd if=/dev/zero of=disk.img bs=1M 2>/dev/null || true; rm spare")
-	eventually(t, "the size of what was written", func() error {
+	wait.For(t, "the size of what was written", func() error {
 		s, err := e.admin(t).Subject(t.Context(), "team-b")
 		if err == nil && s.Classes.Workspace.Bytes < 100<<20 {
 			err = fmt.Errorf("%d bytes", s.Classes.Workspace.Bytes)
@@ -171,7 +172,7 @@ func yesterday(t *testing.T, e *engine, server *gitserver.Server, dir string) {
 	if err := e.admin(t).SetLimits(t.Context(), "team-e", api.OwnLimits{MaxLeases: &most}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the checkpoint", func() error {
+	wait.For(t, "the checkpoint", func() error {
 		list, err := e.admin(t).Checkpoints(t.Context(), api.Filter{Subject: "team-e"})
 		if err == nil && (len(list) != 1 || list[0].Changed == nil) {
 			err = fmt.Errorf("%+v", list)
@@ -199,7 +200,7 @@ func TestBackup(t *testing.T) {
 	if err := e.admin(t).PutCredential(t.Context(), "example", put); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the checkpoint", func() error {
+	wait.For(t, "the checkpoint", func() error {
 		list, err := e.admin(t).Checkpoints(t.Context(), api.Filter{})
 		if err == nil && (len(list) != 1 || list[0].Changed == nil) {
 			err = fmt.Errorf("%+v", list)

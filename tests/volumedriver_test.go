@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // The tests here make the same assertions about the plugin, under the same names, as the engine's
@@ -298,7 +300,7 @@ func TestExternalVolumeDriverUnmountOnCp(t *testing.T) {
 	c := e.sleeper(t, driverVolume(t, e, r))
 	awaitLeases := func(when string, want int) {
 		t.Helper()
-		eventually(t, "the leases "+when, func() error {
+		wait.For(t, "the leases "+when, func() error {
 			leases := e.leases(t, subject(t))
 			if len(leases) != want || want == 1 && leases[0].(map[string]any)["mounts"] != 1.0 {
 				return fmt.Errorf("%v", leases)

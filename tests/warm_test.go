@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // awaitEnded waits until a subject has at most left workspaces. From then on the next container
@@ -14,7 +15,7 @@ import (
 // become a checkpoint.
 func (e *engine) awaitEnded(t *testing.T, subject string, left int) {
 	t.Helper()
-	eventually(t, "the workspaces to end", func() error {
+	wait.For(t, "the workspaces to end", func() error {
 		dirs, err := filepath.Glob(e.Data("clones", subject, "*", "workspaces", "*"))
 		if err == nil && len(dirs) > left {
 			err = fmt.Errorf("%d are left, such as %s", len(dirs), dirs[0])
@@ -26,7 +27,7 @@ func (e *engine) awaitEnded(t *testing.T, subject string, left int) {
 // awaitPublished waits until no workspace of a subject has ended that may still publish: each is gone, or a checkpoint.
 func (e *engine) awaitPublished(t *testing.T, subject string) {
 	t.Helper()
-	eventually(t, "the workspaces to publish their caches", func() error {
+	wait.For(t, "the workspaces to publish their caches", func() error {
 		list, err := e.admin(t).Workspaces(t.Context(), api.Filter{Subject: subject})
 		for _, w := range list {
 			if w.Phase == "ended" {
@@ -156,7 +157,7 @@ func TestWarmGenerations(t *testing.T) {
 		e.sh(t, m, fmt.Sprintf("rm -f node_modules/n*; echo %d >node_modules/n%d", i, i), user...)
 		e.awaitEnded(t, subject(t), 0)
 	}
-	eventually(t, "the layers to be flattened", func() error {
+	wait.For(t, "the layers to be flattened", func() error {
 		layers, err := filepath.Glob(e.Data("clones", subject(t), "*", "warm", "*"))
 		if err == nil && len(layers) >= 8 {
 			err = fmt.Errorf("%d layers", len(layers))

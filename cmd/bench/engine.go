@@ -19,7 +19,7 @@ const image = "bench"
 // newEngine starts an engine with its data below dir, and installs the image and
 // the plugin.
 func newEngine(ctx context.Context, dir, plugin string, settings []string) (*dockerd.Engine, error) {
-	e, err := dockerd.New(filepath.Join(dir, "engine"))
+	e, err := dockerd.New(ctx, filepath.Join(dir, "engine"))
 	if err != nil {
 		return nil, err
 	}

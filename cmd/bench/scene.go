@@ -79,7 +79,7 @@ func (s *scene) open(ctx context.Context, g group) error {
 	case g.container:
 		s.engine, err = newEngine(ctx, s.disk.Dir, s.place.plugin, settings)
 	case !g.bare:
-		s.plugin, err = daemon.Start(daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: settings})
+		s.plugin, err = daemon.Start(ctx, daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: settings})
 	}
 	return err
 }

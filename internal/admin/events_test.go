@@ -14,7 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/janitor"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // feed is a janitor that only has events, of which it keeps the last ones.
@@ -154,7 +154,7 @@ func TestFollowersLeave(t *testing.T) {
 		for _, conn := range connections {
 			conn.Close()
 		}
-		testdir.Eventually(t, "the end of the streams", func() bool { return len(h.(*followers).turns) == 0 })
+		wait.For(t, "the end of the streams", func() error { return wait.Equal(len(h.(*followers).turns), 0) })
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // A Mount whose cold store ends while it asks the remote gets the full history, and does
@@ -25,7 +25,7 @@ func TestColdEndsDuringAMount(t *testing.T) {
 	go func() { done <- w.prepare(s) }()
 	<-ask.Arrived
 	close(gate.Open)
-	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+	wait.For(t, "the end of the cold store", func() error { return wait.Equal(w.stores(c), []string{"full"}) })
 	close(ask.Open)
 	co := <-done
 	defer co.Release()

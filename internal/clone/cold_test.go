@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // counted returns a fault that counts its requests.
@@ -70,9 +71,9 @@ func (w *world) stores(c *Clone) (names []string) {
 // deepened waits until the full history was fetched in the background.
 func (w *world) deepened(c *Clone) {
 	w.T.Helper()
-	testdir.Eventually(w.T, "the full history", func() bool {
+	wait.For(w.T, "the full history", func() error {
 		_, ok := c.remote.Store(volume.History{})
-		return ok && !c.deepening.Load()
+		return wait.Check(ok && !c.deepening.Load(), "a store with it: %t, a fetch: %t", ok, c.deepening.Load())
 	})
 }
 
@@ -139,9 +140,9 @@ func TestCold(t *testing.T) {
 	}
 
 	// The cold store counts until the last workspace of it ends.
-	testdir.Eventually(t, "the sizes", func() bool {
+	wait.For(t, "the sizes", func() error {
 		info, _ := c.Info()
-		return info.Stores["cold"].Bytes > 0 && info.Stores["full"].Bytes > 0
+		return wait.Check(info.Stores["cold"].Bytes > 0 && info.Stores["full"].Bytes > 0, "%+v", info.Stores)
 	})
 	for i, co := range list {
 		if got := w.stores(c); !slices.Equal(got, []string{"cold", "full"}) {
@@ -149,7 +150,7 @@ func TestCold(t *testing.T) {
 		}
 		co.Release()
 	}
-	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+	wait.For(t, "the end of the cold store", func() error { return wait.Equal(w.stores(c), []string{"full"}) })
 	w.collected(c)
 	if info, _ := c.Info(); slices.ContainsFunc(info.Layers, func(l LayerInfo) bool { return l.ID == list[0].GitLayer.ID }) {
 		t.Error("the git layer of the cold store is left")
@@ -172,7 +173,7 @@ func TestColdFails(t *testing.T) {
 			t.Error("the Mount is not shallow")
 		}
 		co.Release()
-		testdir.Eventually(t, "the end of the fetch", func() bool { return !c.deepening.Load() })
+		wait.For(t, "the end of the fetch", func() error { return wait.Check(!c.deepening.Load(), "it runs") })
 		// The plugin itself asks for the history, and then git.
 		if got := full.Load(); got != int64(2*(i+1)) {
 			t.Errorf("%d fetches of the full history after %d Mounts", got, i+1)
@@ -193,7 +194,7 @@ func TestColdFails(t *testing.T) {
 	w.Server.Route("r")
 	w.coldMount().Release()
 	w.deepened(c)
-	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+	wait.For(t, "the end of the cold store", func() error { return wait.Equal(w.stores(c), []string{"full"}) })
 }
 
 // A plugin that stops during the fetch of the full history leaves nothing that the next one
@@ -222,7 +223,7 @@ func TestColdStops(t *testing.T) {
 		t.Error("the full history is not used after a restart")
 	}
 	next.Release()
-	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+	wait.For(t, "the end of the cold store", func() error { return wait.Equal(w.stores(c), []string{"full"}) })
 }
 
 // An eviction ends the fetch in the background, as any work that nobody waits for.
@@ -234,7 +235,7 @@ func TestColdEvicted(t *testing.T) {
 	c := w.clone(s)
 	w.coldMount().Release()
 	<-gate.Arrived
-	testdir.Eventually(t, "the end of other work", func() bool { info, _ := c.Info(); return info.Busy == "" })
+	wait.For(t, "the end of other work", func() error { info, _ := c.Info(); return wait.Equal(info.Busy, "") })
 	if err := w.m.EvictClone(t.Context(), c.Key, work.StopNothing); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // refsOf returns the refs of a repository below prefixes of refs/, without these.
@@ -92,7 +92,7 @@ func TestColdRefs(t *testing.T) {
 				}
 			}
 			co.Release()
-			testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+			wait.For(t, "the end of the cold store", func() error { return wait.Equal(w.stores(c), []string{"full"}) })
 		})
 	}
 }

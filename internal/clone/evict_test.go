@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // wantBusy fails unless err is a *work.BusyError whose reason contains words.
@@ -214,9 +215,9 @@ func TestTrashedLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			allow()
-			testdir.Eventually(t, "it to be trashed", func() bool {
+			wait.For(t, "it to be trashed", func() error {
 				_, err := os.Stat(path)
-				return errors.Is(err, os.ErrNotExist)
+				return wait.Check(errors.Is(err, os.ErrNotExist), "it is there, %v", err)
 			})
 			again := w.prepare(s)
 			again.Release()

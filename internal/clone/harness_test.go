@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testworld"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestMain lets the test binary be the program that checks out.
@@ -86,14 +88,14 @@ func (c *Clone) dirOf(k meta.Kind, id string) string { return c.layers.Lower(k, 
 // collected waits until all layers that nothing needs are gone.
 func (w *world) collected(c *Clone) {
 	w.T.Helper()
-	testdir.Eventually(w.T, "the end of the layers that nothing needs", func() bool {
+	wait.For(w.T, "the end of the layers that nothing needs", func() error {
 		info, _ := c.Info()
 		for _, l := range info.Layers {
 			if l.Need == "" {
-				return false
+				return fmt.Errorf("%+v", l)
 			}
 		}
-		return len(info.Layers) == len(testdir.Names(w.T, c.dirOf(meta.Tree, "")))+len(testdir.Names(w.T, c.dirOf(meta.GitLayer, "")))
+		return wait.Equal(len(info.Layers), len(testdir.Names(w.T, c.dirOf(meta.Tree, "")))+len(testdir.Names(w.T, c.dirOf(meta.GitLayer, ""))))
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // spoil damages the packs of a store, but not links to them elsewhere.
@@ -118,9 +119,9 @@ func TestDamageRepairedMeanwhile(t *testing.T) {
 		}
 		co.Release()
 	})
-	testdir.Eventually(t, "the question of the second mount", func() bool {
+	wait.For(t, "the question of the second mount", func() error {
 		asked, _, _ := w.requests()
-		return asked > 0
+		return wait.Check(asked > 0, "none")
 	})
 	w.Advance(time.Second)
 	spoil(t, c.remote.StoreDir("full"))

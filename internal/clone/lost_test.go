@@ -5,7 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestStoreLostAndRefsChanged checks that a Mount clones a store again whose directory is gone, or whose refs and packs
@@ -51,7 +52,7 @@ func TestDeletedDuringFetch(t *testing.T) {
 	g := w.fetchingOthers(s)
 	defer close(g.open)
 	w.remote("update-ref", "-d", "refs/heads/feature/x")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Most(t)) // it ends at once or never
 	defer cancel()
 	co, err := w.clone(s).Prepare(ctx, s)
 	if err != nil {

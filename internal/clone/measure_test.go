@@ -11,17 +11,17 @@ import (
 	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/repo/tree"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // idle waits until no background work uses a clone or will measure it.
 func (w *world) idle(c *Clone) {
 	w.T.Helper()
-	testdir.Eventually(w.T, "an idle clone", func() bool {
+	wait.For(w.T, "an idle clone", func() error {
 		used := c.used.Usage().Used
 		w.m.mu.Lock()
 		defer w.m.mu.Unlock()
-		return !used && len(w.m.unmeasured[c])+len(c.layers.Unmeasured()) == 0
+		return wait.Check(!used && len(w.m.unmeasured[c])+len(c.layers.Unmeasured()) == 0, "in use: %t, to measure: %d workspaces, %d layers", used, len(w.m.unmeasured[c]), len(c.layers.Unmeasured()))
 	})
 }
 

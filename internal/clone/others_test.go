@@ -11,8 +11,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/short"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // shown lists the branches and tags that a container sees, in the format of there.
@@ -169,7 +169,7 @@ func TestOtherRefsDoNotBlock(t *testing.T) {
 		t.Errorf("%d more fetches began", n)
 	}
 	close(g.open)
-	testdir.Eventually(t, "new and newer", func() bool { return w.shown(s) == w.there() })
+	wait.For(t, "new and newer", func() error { return wait.Equal(w.shown(s), w.there()) })
 }
 
 // A remote lists refs that it does not have. Mounts succeed, and not each of them repeats

@@ -41,7 +41,7 @@ func newFullDisk(t *testing.T) *fullDisk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := testdisk.Eject(dir); err != nil {
+		if err := testdisk.Eject(t, dir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestSweep puts the leftovers of crashes into a clone's directory and restarts.
@@ -302,7 +303,7 @@ func TestSweepDoesNotWaitForFetch(t *testing.T) {
 		}
 		swept := make(chan error, 1)
 		go func() { swept <- w.m.SweepAll(t.Context()) }()
-		testdir.Eventually(t, "the end of the sweep", func() bool { return len(swept) == 1 })
+		wait.For(t, "the end of the sweep", func() error { return wait.Equal(len(swept), 1) })
 		unlock()
 		// The mount is not done yet.
 		if err := errors.Join(<-swept, w.m.SweepAll(t.Context())); err != nil {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/short"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testworld"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // manyBranches gives the remote more branches than a question lists.
@@ -203,7 +203,7 @@ func TestManyOtherRefsChange(t *testing.T) {
 			} {
 				step.do()
 				// A mount lists them, and a later one shows them.
-				testdir.Eventually(t, step.name, func() bool { return w.shown(s) == w.there() })
+				wait.For(t, step.name, func() error { return wait.Equal(w.shown(s), w.there()) })
 			}
 		})
 	}
@@ -238,9 +238,9 @@ func TestListingsAreShared(t *testing.T) {
 	<-held.Answered // git, which fetches
 	c := w.clone(s)
 	store := c.remote.StoreDir("full")
-	testdir.Eventually(t, "the new branch in the store", func() bool {
+	wait.For(t, "the new branch in the store", func() error {
 		data, err := os.ReadFile(filepath.Join(store, "packed-refs"))
-		return err == nil && strings.Contains(string(data), " refs/heads/new\n")
+		return wait.Check(err == nil && strings.Contains(string(data), " refs/heads/new\n"), "packed-refs: %s, %v", data, err)
 	})
 	w.idle(c)
 	if asked := w.Server.Stats("r").LsRefs; asked != 1+mounts+3 {
@@ -348,5 +348,5 @@ func TestTagsThatDoNotCome(t *testing.T) {
 		t.Errorf("%d more fetches", n)
 	}
 	close(gate.Open)
-	testdir.Eventually(t, "the tag", func() bool { return w.shown(s) == w.there() })
+	wait.For(t, "the tag", func() error { return wait.Equal(w.shown(s), w.there()) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // stall makes the remote fall silent in the middle of each pack, and reports each request
@@ -78,7 +80,7 @@ func TestEvictionCancelsWork(t *testing.T) {
 	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.Key, work.StopNothing), "work for a mount")
 	// A new caller of the work gets the error.
 	go prepare(work.WithOwner(t.Context(), work.Owner{Name: "another mount", Urgent: true}))
-	testdir.Eventually(t, "the mount waits", func() bool { info, _ := c.Info(); return info.Attended })
+	wait.For(t, "the mount waits", func() error { info, _ := c.Info(); return wait.Check(info.Attended, "no mount waits: %+v", info) })
 	if err := w.m.EvictClone(t.Context(), c.Key, work.StopAll); err != nil {
 		t.Fatal(err)
 	}
@@ -164,20 +166,21 @@ func TestStatusWhileWaitingForSlot(t *testing.T) {
 		}
 		prepared <- err
 	}()
-	testdir.Eventually(t, "the fetch waits", func() bool {
-		return strings.HasPrefix(c.remote.Doing.String(), "waiting for its turn behind other work: cloning ")
+	wait.For(t, "the fetch waits", func() error {
+		doing := c.remote.Doing.String()
+		return wait.Check(strings.HasPrefix(doing, "waiting for its turn behind other work: cloning "), "%s", doing)
 	})
 	if got := c.Status(s.History); got.State != "cloning" || !strings.Contains(got.Progress, "waiting for its turn") {
 		t.Errorf("status: %+v", got)
 	}
 	// A process that was ready to run stops when its turn comes.
-	testdir.Eventually(t, "all processes stop", func() bool {
+	wait.For(t, "all processes stop", func() error {
 		for _, p := range w.children(c) {
 			if stat, err := os.ReadFile(filepath.Join(p, "stat")); err == nil && !strings.Contains(string(stat), ") T ") {
-				return false
+				return fmt.Errorf("it runs: %s", stat)
 			}
 		}
-		return true
+		return nil
 	})
 	slot.Release()
 	if err := <-prepared; err != nil {
@@ -203,7 +206,7 @@ func TestUserDoesNotWaitForEviction(t *testing.T) {
 	wantBusy(t, "by its user", w.m.EvictClone(ctx, c.Key, work.StopAll), "needs room")
 	evicted := make(chan error, 1)
 	go func() { evicted <- w.m.EvictClone(t.Context(), c.Key, work.StopAll) }()
-	testdir.Eventually(t, "the eviction waits", func() bool { info, _ := c.Info(); return info.Busy == "it is being evicted" })
+	wait.For(t, "the eviction waits", func() error { info, _ := c.Info(); return wait.Equal(info.Busy, "it is being evicted") })
 	if _, err := c.Prepare(ctx, s); !errors.Is(err, ErrEvicted) {
 		t.Errorf("prepare: %v, want that the clone was evicted", err)
 	}

@@ -5,12 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestReserve(t *testing.T) {
@@ -40,16 +40,11 @@ func TestReserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		// xfs frees deleted blocks a moment later.
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		wait.For(t, "the reserve to be filled again", func() error {
 			err := r.Fill()
 			s, merr := disk.Measure(t.Context(), path)
-			if err == nil && merr == nil && s.Bytes >= disk.ReserveFor(dir) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("filled again: %+v, %v, %v", s, err, merr)
-			}
-		}
+			return wait.Check(err == nil && merr == nil && s.Bytes >= disk.ReserveFor(dir), "%+v, %v, %v", s, err, merr)
+		})
 		if err := testdisk.Fill(fill); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // scarce returns a Scheduler with one slot of each kind, and holds the slot of kind k until the
@@ -100,7 +101,7 @@ func TestGateOfACommandThatHasEnded(t *testing.T) {
 	t.Parallel()
 	g, dir := script(t, `setsid sh -c "while [ -d /proc/$$ ]; do :; done; echo 'Resolving deltas: 100% (9/9)' >&2" & exit 0`)
 	g.config.Scheduler = scarce(t, work.CPU)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Most(t)) // a gate that waits does so for ever
 	defer cancel()
 	if _, err := g.Run(ctx, Command{
 		Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir, "/proc"}, remote: true, fetches: true,

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestBusyOnFullDisk checks that Busy is right on a disk without a free block.
@@ -41,12 +41,12 @@ func TestBusyOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A process that forks has a copy of the mount for a moment.
-		testdir.Eventually(t, "the upper to be free", func() bool {
+		wait.For(t, "the upper to be free", func() error {
 			busy, err := overlay.Busy(in("upper"), in("scratch"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return !busy
+			return wait.Check(!busy, "it is busy")
 		})
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestPoints(t *testing.T) {
@@ -137,7 +139,7 @@ func TestUnmounted(t *testing.T) {
 	host.run("umount -l " + p.points)
 	select {
 	case <-gone:
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Most(t)):
 		t.Error("not closed after the last unmount")
 	}
 	if _, err := os.Lstat(filepath.Join(p.points, "x")); !errors.Is(err, fs.ErrNotExist) {

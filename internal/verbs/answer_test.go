@@ -17,9 +17,9 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/verbs"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testverbs"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // world is a data directory with a warm clone of the repository "r", and a clock that stands still.
@@ -82,9 +82,9 @@ func (w *world) create(name string, options ...string) {
 
 func (w *world) idle() {
 	w.t.Helper()
-	testdir.Eventually(w.t, "the end of the work in the background", func() bool {
+	wait.For(w.t, "the end of the work in the background", func() error {
 		list := w.Clones.Inventory()
-		return len(list) == 1 && !list[0].Working && !w.prefetching()
+		return wait.Check(len(list) == 1 && !list[0].Working && !w.prefetching(), "the clones %+v", list)
 	})
 }
 
@@ -293,7 +293,7 @@ func TestCreateDuringAQuestion(t *testing.T) {
 			}
 		})
 	}
-	testdir.Eventually(t, "the Creates wait for the answer", func() bool { return asking() == 1+creates })
+	wait.For(t, "the Creates wait for the answer", func() error { return wait.Equal(asking(), 1+creates) })
 	release()
 	wg.Wait()
 	for i := range creates {
@@ -314,7 +314,7 @@ func TestMountAfterCreateGaveUp(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { w.acquire("v", 2) })
-	testdir.Eventually(t, "the Acquires and the fetch of Create wait for the answer", func() bool { return asking() == 3 })
+	wait.For(t, "the Acquires and the fetch of Create wait for the answer", func() error { return wait.Equal(asking(), 3) })
 	release()
 	wg.Wait()
 }

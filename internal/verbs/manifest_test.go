@@ -12,9 +12,9 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/verbs"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testverbs"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -114,5 +114,7 @@ func TestFailedCreateEndsItsFetch(t *testing.T) {
 	if err := w.Create(t.Context(), "v", map[string]string{"repo": server.URL("r"), "ref": "main"}); err == nil {
 		t.Fatal("Create succeeded")
 	}
-	testdir.Eventually(t, "the end of the fetch", func() bool { return !(&world{World: w}).prefetching() && w.Work.Shared() == 0 })
+	wait.For(t, "the end of the fetch", func() error {
+		return wait.Check(!(&world{World: w}).prefetching() && w.Work.Shared() == 0, "%d pieces of shared work", w.Work.Shared())
+	})
 }

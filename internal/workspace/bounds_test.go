@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // onDisk returns a world whose workspaces leave checkpoints, on a disk of its own.
@@ -60,7 +61,7 @@ func TestCheckpointFullDisk(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 			t.Logf("%s: %v", what, err)
-			testdir.Eventually(t, what+" to leave nothing", func() bool { return len(w.workspaces()) == before })
+			wait.For(t, what+" to leave nothing", func() error { return wait.Equal(len(w.workspaces()), before) })
 			if got := len(w.m.Checkpoints()); got != checkpoints {
 				t.Errorf("%s: %d checkpoints, want %d", what, got, checkpoints)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // entries lists a directory.
@@ -113,7 +114,7 @@ func TestCacheRemoved(t *testing.T) {
 // published waits until all workspaces have published what is new in their caches.
 func published(t *testing.T, w *world, rec meta.Workspace) {
 	t.Helper()
-	testdir.Eventually(t, "the caches to be published", func() bool { return w.m.Unpublished(rec.Clone) == 0 })
+	wait.For(t, "the caches to be published", func() error { return wait.Equal(w.m.Unpublished(rec.Clone), 0) })
 }
 
 // TestKeptCache: a workspace that its volume keeps publishes at its last release, and on request, without an end.

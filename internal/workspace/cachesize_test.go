@@ -8,7 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // publish makes layers of a cache with 256 KiB each, one for each number.
@@ -54,7 +54,7 @@ func TestMergedCacheCountsOnce(t *testing.T) {
 			w.open("holder", "1")
 		}
 		w.publish(7)
-		testdir.Eventually(t, "the layers are merged", func() bool { return len(w.m.config.Warm.CacheLayers(rec.Clone)) == 1 })
+		wait.For(t, "the layers are merged", func() error { return wait.Equal(len(w.m.config.Warm.CacheLayers(rec.Clone)), 1) })
 		if held {
 			w.counts("merged", rec, 0)
 		} else {

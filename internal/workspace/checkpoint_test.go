@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/workspace/mounter"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // newCheckpointWorld returns a world whose workspaces leave checkpoints.
@@ -40,13 +41,13 @@ func (w *world) leave(name string) Checkpoint {
 // checkpointOf waits until a checkpoint is counted.
 func (w *world) checkpointOf(id string) (d Checkpoint) {
 	w.t.Helper()
-	testdir.Eventually(w.t, "the checkpoint to be counted", func() bool {
+	wait.For(w.t, "the checkpoint to be counted", func() error {
 		list := w.m.Checkpoints()
 		i := slices.IndexFunc(list, func(d Checkpoint) bool { return d.ID == id && d.Changed != nil && !d.Size.At.IsZero() })
 		if i >= 0 {
 			d = list[i]
 		}
-		return i >= 0
+		return wait.Check(i >= 0, "%+v", list)
 	})
 	return d
 }
@@ -210,7 +211,7 @@ func TestTrashedLater(t *testing.T) {
 		t.Fatalf("evicted: %v; left: %q", err, w.workspaces())
 	}
 	allow()
-	testdir.Eventually(t, "it to be trashed", func() bool { return len(w.workspaces()) == 0 })
+	wait.For(t, "it to be trashed", func() error { return wait.Equal(len(w.workspaces()), 0) })
 }
 
 // TestSweepCheckpoints: the sweep removes the record of a checkpoint without a directory, and

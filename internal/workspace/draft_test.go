@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // checkpoint makes a checkpoint of a workspace that goes on, with a second pass.
@@ -204,7 +204,7 @@ func TestCheckpointFails(t *testing.T) {
 	// A restart forgets drafts.
 	id = draft()
 	w.restart()
-	testdir.Eventually(t, "its directory to go", func() bool { return len(w.workspaces()) == 3 })
+	wait.For(t, "its directory to go", func() error { return wait.Equal(len(w.workspaces()), 3) })
 	_, err = w.m.Keep(t.Context(), id)
 	refused(t, "Keep after a restart", err, "there is no draft")
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // stat returns what a file is.
@@ -187,7 +187,7 @@ func TestFlattenCause(t *testing.T) {
 // removeAllBut removes the other checkpoints, each when nothing stands on it.
 func (w *world) removeAllBut(id string) {
 	w.t.Helper()
-	testdir.Eventually(w.t, "the others are removed", func() bool {
+	wait.For(w.t, "the others are removed", func() error {
 		list := w.m.Checkpoints()
 		for _, c := range list {
 			if c.ID != id && !c.Used {
@@ -196,7 +196,7 @@ func (w *world) removeAllBut(id string) {
 				}
 			}
 		}
-		return len(list) == 1
+		return wait.Equal(len(list), 1)
 	})
 }
 

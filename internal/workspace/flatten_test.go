@@ -12,8 +12,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // generation changes a workspace that begins with the last of n checkpoints, and checks that it has the changes of all.
@@ -103,7 +103,7 @@ func (w *world) record(id string) meta.Workspace {
 // merged waits until a checkpoint is merged with those below it.
 func (w *world) merged(id string) meta.Workspace {
 	w.t.Helper()
-	testdir.Eventually(w.t, "the checkpoint is merged", func() bool { return len(w.record(id).Merged) > 0 })
+	wait.For(w.t, "the checkpoint is merged", func() error { return wait.Check(len(w.record(id).Merged) > 0, "%+v", w.record(id)) })
 	return w.record(id)
 }
 
@@ -163,7 +163,7 @@ func TestFlattenKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.end("last", "1")
-	testdir.Eventually(t, "it is a checkpoint", func() bool { rec, _ := w.m.Workspace(last.ID); return rec.Phase == meta.Checkpoint })
+	wait.For(t, "it is a checkpoint", func() error { rec, _ := w.m.Workspace(last.ID); return wait.Equal(rec.Phase, meta.Checkpoint) })
 	before := w.record(last.ID)
 	kept, keptDir := w.forked(last.ID, "kept", "1", "mode", "keep")
 	generation(t, keptDir, flattenAnyway)
@@ -198,9 +198,9 @@ func TestFlattenKeeps(t *testing.T) {
 	if err := w.m.End(t.Context(), "kept", func(*meta.Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "what it was before is removed", func() bool {
+	wait.For(t, "what it was before is removed", func() error {
 		_, err := os.Lstat(unmerged)
-		return errors.Is(err, os.ErrNotExist)
+		return wait.Check(errors.Is(err, os.ErrNotExist), "it is there, %v", err)
 	})
 	w.release("fresh", "1")
 	reaped(t, w)
@@ -305,8 +305,8 @@ func TestFlattenWhileForked(t *testing.T) {
 	all.Wait()
 	reaped(t, w)
 	unmerged := filepath.Join(w.m.mounter.Dir(rec), "upper")
-	testdir.Eventually(t, "what it was before is removed", func() bool {
+	wait.For(t, "what it was before is removed", func() error {
 		_, err := os.Lstat(unmerged)
-		return errors.Is(err, os.ErrNotExist)
+		return wait.Check(errors.Is(err, os.ErrNotExist), "it is there, %v", err)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // forceable returns a world in which n containers have the workspaces, and leases are no
@@ -77,7 +77,7 @@ func TestForceRelease(t *testing.T) {
 	}
 	w.release("v", "1#2") // of an engine that is late
 	w.release("v", "1")
-	testdir.Eventually(t, "the checkpoint", func() bool { return len(w.m.Checkpoints()) == 1 })
+	wait.For(t, "the checkpoint", func() error { return wait.Equal(len(w.m.Checkpoints()), 1) })
 	if d := w.m.Checkpoints()[0]; d.ID != rec.ID {
 		t.Errorf("the checkpoint is %+v, want that of %s", d, rec.ID)
 	}
@@ -115,7 +115,7 @@ func TestForceReleaseOfOneHolder(t *testing.T) {
 				w.wantMounted(rec, "x")
 				return
 			}
-			testdir.Eventually(t, "the checkpoint", func() bool { return len(w.m.Checkpoints()) == 1 })
+			wait.For(t, "the checkpoint", func() error { return wait.Equal(len(w.m.Checkpoints()), 1) })
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestForceReleaseOfInherited(t *testing.T) {
 	if err := hold(); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the release", func() bool { return w.force("3") == nil })
+	wait.For(t, "the release", func() error { return w.force("3") })
 }
 
 // TestForceReleaseFails checks that a release whose commit fails can be repeated.
@@ -163,12 +163,12 @@ func TestForceReleaseFails(t *testing.T) {
 	}
 	w.wantLeases("failed", "1")
 	mend()
-	testdir.Eventually(t, "the release", func() bool { return w.force("1") == nil })
+	wait.For(t, "the release", func() error { return w.force("1") })
 	w.wantLeases("released")
 	w.restart() // the layers have the closed database
-	testdir.Eventually(t, "the checkpoint", func() bool {
+	wait.For(t, "the checkpoint", func() error {
 		list := w.m.Checkpoints()
-		return len(list) == 1 && list[0].ID == rec.ID
+		return wait.Check(len(list) == 1 && list[0].ID == rec.ID, "%+v, want %s", list, rec.ID)
 	})
 }
 
@@ -200,7 +200,7 @@ func TestForceReleaseRaces(t *testing.T) {
 		all.Wait()
 		w.wantLeases("released")
 	}
-	testdir.Eventually(t, "the checkpoints", func() bool { return len(w.m.Checkpoints()) == 20 })
+	wait.For(t, "the checkpoints", func() error { return wait.Equal(len(w.m.Checkpoints()), 20) })
 	for _, rec := range w.records() {
 		if rec.Phase != meta.Checkpoint {
 			t.Errorf("workspace %s is %s", rec.ID, rec.Phase)

@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // take holds a workspace until the end of the test, or its Release.
@@ -109,7 +110,7 @@ func TestHoldUnmount(t *testing.T) {
 	err := w.m.ParkUnused(t.Context(), rec.Clone)
 	refused(t, "park", err, "somebody looks at", rec.ID)
 	h.Release()
-	testdir.Eventually(t, "the workspace to be parked", func() bool { return w.m.ParkUnused(t.Context(), rec.Clone) == nil })
+	wait.For(t, "the workspace to be parked", func() error { return w.m.ParkUnused(t.Context(), rec.Clone) })
 }
 
 // TestHoldVolumeRemoved: the workspace of a removed volume stays while it is held.

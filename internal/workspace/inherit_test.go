@@ -16,7 +16,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // containers takes the place of overlay.Copies: n containers have a workspace. If n is
@@ -184,7 +184,7 @@ func TestInheritedAfterRelease(t *testing.T) {
 	w, c, _ := inherited(t, 1, "shared", "1", "2")
 	c.n.Store(0)
 	w.release("v", "1")
-	testdir.Eventually(t, "the lease without a container to go", func() bool { return len(w.leases()) == 0 })
+	wait.For(t, "the lease without a container to go", func() error { return wait.Equal(len(w.leases()), 0) })
 	reaped(t, w)
 }
 
@@ -310,9 +310,9 @@ func TestInheritedMounts(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
-	testdir.Eventually(t, "the lease to go", func() bool {
+	wait.For(t, "the lease to go", func() error {
 		w.m.verifyInherited(context.Background())
-		return slices.Equal(w.leases(), []string{"1#2"}) // docker cp's, which was given by this process
+		return wait.Equal(w.leases(), []string{"1#2"}) // docker cp's, which was given by this process
 	})
 	w.restart()
 	if rec, ok := w.lookup("1"); ok {

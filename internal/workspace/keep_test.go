@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // join gives a lease to the workspace that a volume shares or keeps, and returns its record
@@ -180,11 +181,11 @@ func TestHeldWorkspace(t *testing.T) {
 		w.release("v", "1")                // the engine's late Unmount
 		h.end()
 		var rec meta.Workspace
-		testdir.Eventually(t, "the workspace to be free", func() bool {
+		wait.For(t, "the workspace to be free", func() error {
 			var ok bool
 			var err error
 			rec, ok, err = w.m.Join(t.Context(), Lease{"v", "2"})
-			return err == nil && ok == (mode == "keep")
+			return wait.Check(err == nil && ok == (mode == "keep"), "joined %t, %v", ok, err)
 		})
 		if mode == "keep" && (rec.ID != made.ID || content(t, filepath.Join(w.m.Mountpoint(rec), "mine")) != "x") {
 			t.Errorf("joined %+v", rec)
@@ -330,9 +331,9 @@ func TestEnd(t *testing.T) {
 	if _, ok := w.m.Kept("v"); !ok || calls != 0 {
 		t.Errorf("kept: %v, %d calls", ok, calls)
 	}
-	testdir.Eventually(t, "the failed end to be over", func() bool {
+	wait.For(t, "the failed end to be over", func() error {
 		_, ok, err := w.m.Join(t.Context(), Lease{"v", "2"})
-		return ok && err == nil
+		return wait.Check(ok && err == nil, "joined %t, %v", ok, err)
 	})
 	w.release("v", "2")
 	for range 2 {

@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 var modes = []string{"private", "shared", "keep"}
@@ -174,9 +175,9 @@ func TestSharedVanishedWhileHeld(t *testing.T) {
 	}
 	w.release("v", "1") // the engine's late Unmount
 	h.end()
-	testdir.Eventually(t, "the workspace to be free", func() bool {
+	wait.For(t, "the workspace to be free", func() error {
 		_, ok, err := w.m.Join(t.Context(), Lease{"v", "2"})
-		return err == nil && !ok
+		return wait.Check(err == nil && !ok, "found %t, %v", ok, err)
 	})
 }
 
@@ -222,11 +223,11 @@ func TestLostLeaseOfContainer(t *testing.T) {
 		t.Error("another lease got the workspace")
 	}
 	h.end()
-	testdir.Eventually(t, "the workspace to be free", func() bool {
+	wait.For(t, "the workspace to be free", func() error {
 		_, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"})
-		return err == nil && !ok
+		return wait.Check(err == nil && !ok, "found %t, %v", ok, err)
 	})
-	testdir.Eventually(t, "nothing to be left of the lease", func() bool {
-		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return len(rec.Lost) > 0 })
+	wait.For(t, "nothing to be left of the lease", func() error {
+		return wait.Check(!slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return len(rec.Lost) > 0 }), "%+v", w.m.Workspaces())
 	})
 }

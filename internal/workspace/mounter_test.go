@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // makefile builds into the directory build, which is warm, and prints each file that it
@@ -64,7 +64,7 @@ func built(t *testing.T, dir string) []string {
 	// The time of a file of the next update may be set back by two seconds. So the update
 	// waits until the newest source is two seconds old, and the outputs get that source's
 	// time. The newest source mostly was set back too.
-	testdir.Eventually(t, "the next update to be newer", func() bool { return time.Since(newest) > 2*time.Second })
+	wait.For(t, "the next update to be newer", func() error { return wait.Check(time.Since(newest) > 2*time.Second, "%v passed", time.Since(newest)) })
 	outputs, err := filepath.Glob(filepath.Join(dir, "build/*"))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestMake(t *testing.T) {
 		if i+1 != 16 {
 			continue
 		}
-		testdir.Eventually(t, "a flat tree", func() bool { return m.chain() == 1 })
+		wait.For(t, "a flat tree", func() error { return wait.Equal(m.chain(), 1) })
 		if got := m.run(); len(got) > 0 {
 			t.Errorf("after update %d the chain was flattened: made %q, want nothing", i, got)
 		}

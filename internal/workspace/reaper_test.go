@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestReapIsTriedAgain: if a step at the end of a workspace fails, it is tried again.
@@ -28,8 +28,8 @@ func TestReapIsTriedAgain(t *testing.T) {
 	}
 	write(t, work, "in the way")
 	w.release("v", "1")
-	testdir.Eventually(t, "a failure", func() bool {
-		return slices.ContainsFunc(log.AllEntries(), func(e *logrus.Entry) bool { return strings.Contains(e.Message, "can't be removed") })
+	wait.For(t, "a failure", func() error {
+		return wait.Check(slices.ContainsFunc(log.AllEntries(), func(e *logrus.Entry) bool { return strings.Contains(e.Message, "can't be removed") }), "%d lines in the log", len(log.AllEntries()))
 	})
 	if err := os.Remove(work); err != nil {
 		t.Fatal(err)
@@ -37,8 +37,8 @@ func TestReapIsTriedAgain(t *testing.T) {
 	if err := os.Rename(work+".aside", work); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the checkpoint", func() bool {
+	wait.For(t, "the checkpoint", func() error {
 		list := w.m.records.list(func(x *workspace) bool { return x.id == rec.ID && x.rec.Phase == meta.Checkpoint })
-		return len(list) == 1
+		return wait.Equal(len(list), 1)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestCheckpointTurns: a subject whose drafts nobody continues waits for them itself, until one ends, and no other does.
@@ -45,9 +45,9 @@ func TestCheckpointTurns(t *testing.T) {
 // awaitTurns returns when so many turns to copy are waited for.
 func (w *world) awaitTurns(want int) {
 	w.t.Helper()
-	testdir.Eventually(w.t, fmt.Sprintf("%d to wait for turns", want), func() bool {
+	wait.For(w.t, fmt.Sprintf("%d to wait for turns", want), func() error {
 		_, waiting := w.m.copying.Busy()
-		return waiting == want
+		return wait.Equal(waiting, want)
 	})
 }
 

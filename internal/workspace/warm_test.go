@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // put writes a file below dir, and makes its directories.
@@ -262,9 +263,9 @@ func TestContainerOutlivesLeaseOfWarmWorkspace(t *testing.T) {
 			put(t, dir, "nm/y", "overtook")
 		}
 		w.release("v", "2")
-		testdir.Eventually(t, "the other one to go", func() bool {
+		wait.For(t, "the other one to go", func() error {
 			_, err := os.Lstat(w.m.mounter.Dir(other))
-			return os.IsNotExist(err)
+			return wait.Check(os.IsNotExist(err), "it is there, %v", err)
 		})
 		wantFile(t, w.m.mounter.Upper(rec), "nm/x", "outlived")
 		h.end()

@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestOpen(t *testing.T) {
@@ -193,8 +194,8 @@ func TestReset(t *testing.T) {
 // reaped waits until every ended workspace is removed, or a checkpoint.
 func reaped(t *testing.T, w *world) {
 	t.Helper()
-	testdir.Eventually(t, "every ended workspace to go", func() bool {
-		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended })
+	wait.For(t, "every ended workspace to go", func() error {
+		return wait.Check(!slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended }), "%+v", w.m.Workspaces())
 	})
 }
 

@@ -99,7 +99,7 @@ func TestEngineInstalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := dockerd.New(dir)
+	engine, err := dockerd.New(t, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // javaPrefix gives a container the packages that "rootfs/needs recipes" unpacks.
@@ -112,9 +112,9 @@ func TestRecipeGradle(t *testing.T) {
 			}
 			want = got
 		}()
-		testdir.Eventually(t, "the first container to build", func() bool {
+		wait.For(t, "the first container to build", func() error {
 			_, err := os.Stat(filepath.Join(a.dir, "held"))
-			return err == nil
+			return err
 		})
 		got, out, err := b.run(offline, tool.script, env...)
 		if err != nil {

@@ -178,7 +178,7 @@ func TestPreparedPluginKilled(t *testing.T) {
 		if err := <-killed; err != nil {
 			t.Fatal(err)
 		}
-		d, err := daemon.Start(w.d.Config)
+		d, err := daemon.Start(t, w.d.Config)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // world is a plugin, and a repository from which volumes are made.
@@ -50,7 +51,7 @@ func newWorldOn(t *testing.T, data string, changes ...gitserver.Change) *world {
 	if err := os.Chmod(dir, 0o755); err != nil { // for the user who fetches
 		t.Fatal(err)
 	}
-	if w.d, err = daemon.Start(daemon.Config{
+	if w.d, err = daemon.Start(t, daemon.Config{
 		Program: program, Dir: dir, Data: data, Args: []string{"-start-wait", "1ms"},
 		Env: []string{"CHECKPOINT_TTL=0", "DEFAULT_OPTS=refresh=always"},
 	}); err != nil {
@@ -141,9 +142,9 @@ func (c container) files() (n int) {
 // published waits until all containers that ended have published what is new.
 func (w *world) published() {
 	w.Helper()
-	testdir.Eventually(w.T, "the workspaces to end", func() bool {
+	wait.For(w.T, "the workspaces to end", func() error {
 		dirs, err := filepath.Glob(filepath.Join(w.d.DataDir(), "clones/*/*/workspaces/*"))
-		return err == nil && len(dirs) <= int(w.open.Load())
+		return wait.Check(err == nil && len(dirs) <= int(w.open.Load()), "%v, %v", dirs, err)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // freezer is a control group of version 1 or 2, which an engine pauses in the same way.
@@ -37,7 +37,7 @@ func newFreezer(t *testing.T) *freezer {
 	}
 	t.Cleanup(func() {
 		f.kill()
-		if err := daemon.Poll(func() error { return unix.Rmdir(f.dir) }); err != nil {
+		if err := wait.Until(t, func() error { return unix.Rmdir(f.dir) }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -65,7 +65,7 @@ func (f *freezer) thaw()   { f.set("THAWED", "0") }
 
 func (f *freezer) set(state, number string) {
 	f.Helper()
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(f, func() error {
 		if !f.v2 {
 			name := filepath.Join(f.dir, "freezer.state")
 			err := os.WriteFile(name, []byte(state), 0)
@@ -91,7 +91,7 @@ func (f *freezer) set(state, number string) {
 // kill kills all processes, also paused ones: these do nothing more.
 func (f *freezer) kill() {
 	f.Helper()
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(f, func() error {
 		procs, err := os.ReadFile(filepath.Join(f.dir, "cgroup.procs"))
 		for pid := range strings.FieldsSeq(string(procs)) {
 			var n int

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // tool is a program that works in a loop. Both scripts are of sh. loop writes the number of each step
@@ -76,10 +76,10 @@ func (w *world) killed(what string, tool tool, random *rand.Rand) {
 	}
 	reach := func(n int) {
 		w.Helper()
-		if err := daemon.Poll(func() error {
+		if err := wait.Until(w, func() error {
 			select {
 			case err := <-ended:
-				return daemon.Final(fmt.Errorf("it has ended: %w\n%s", err, out))
+				return wait.Final(fmt.Errorf("it has ended: %w\n%s", err, out))
 			default:
 			}
 			if got := step(); got < n {

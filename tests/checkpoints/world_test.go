@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testtree"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // world is a plugin whose data is on a filesystem of its own, and a repository.
@@ -48,7 +49,7 @@ func onEach(t *testing.T, f func(w *world)) {
 			if err := fs.make(data); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { fine(t, testdisk.Eject(data)) })
+			t.Cleanup(func() { fine(t, testdisk.Eject(t, data)) })
 			f(newWorld(t, data))
 		})
 	}
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, data string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.d, err = daemon.Start(daemon.Config{Program: program, Dir: dir, Data: data, Args: []string{"-start-wait", "1ms"}}); err != nil {
+	if w.d, err = daemon.Start(t, daemon.Config{Program: program, Dir: dir, Data: data, Args: []string{"-start-wait", "1ms"}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -197,7 +198,7 @@ func (w *world) nothingLeft(open int) {
 	for _, v := range list {
 		fine(w.T, w.d.Remove(w.Context(), v.Name))
 	}
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(w, func() error {
 		w.remove(0)
 		all, err := w.d.Admin.Workspaces(w.Context(), api.Filter{})
 		if err == nil && len(all) > 0 {
@@ -212,7 +213,7 @@ func (w *world) nothingLeft(open int) {
 	if err != nil || len(dirs) > 0 {
 		w.Errorf("left are %q, %v", dirs, err)
 	}
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(w, func() error {
 		n, err := invariant.Descriptors(w.d.Pid())
 		if err == nil && n > open {
 			err = fmt.Errorf("the plugin has %d open files, and had %d", n, open)

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // sweepCache makes the janitor sweep until it has evicted what was published in the cache of the cold clone. A workspace
 // publishes before its directory goes.
 func (w *world) sweepCache() error {
-	return daemon.Poll(func() error {
+	return wait.Until(w, func() error {
 		for _, pattern := range []string{"clones/cold/*/workspaces/*", "clones/cold/*/warm/*/files/.git/hdcache/npm/_cacache"} {
 			if _, err := w.d.Admin.Sweep(context.Background()); err != nil {
 				return final(err)

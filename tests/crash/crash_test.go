@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/short"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestCrash(t *testing.T) {
@@ -107,13 +108,13 @@ func crash(t *testing.T, s scenario, point string, killRepair bool) {
 // there.
 func (w *world) runToPoint(s scenario, point string) {
 	w.Helper()
-	d, err := daemon.Run(w.configFor(point))
+	d, err := daemon.Run(w, w.configFor(point))
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.d = d
 	if s.do != nil {
-		err := daemon.Poll(func() error {
+		err := wait.Until(w, func() error {
 			select {
 			case <-d.Ended():
 				return nil
@@ -131,7 +132,7 @@ func (w *world) runToPoint(s scenario, point string) {
 	}
 	select {
 	case <-d.Ended():
-	case <-time.After(daemon.Timeout):
+	case <-time.After(wait.Most(w)):
 		w.Fatalf("%s was not hit; the points that were hit:\n%s", point, w.hits())
 	}
 	w.d = nil
@@ -158,13 +159,13 @@ func (w *world) hits() string {
 // returns false if the repair was complete before that.
 func (w *world) killDuringRepair(n int) bool {
 	w.Helper()
-	d, err := daemon.Run(w.configFor(fmt.Sprintf("*:%d", n)))
+	d, err := daemon.Run(w, w.configFor(fmt.Sprintf("*:%d", n)))
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.d = d
 	died := false
-	err = daemon.Poll(func() error {
+	err = wait.Until(w, func() error {
 		select {
 		case <-d.Ended():
 			died = true

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() {
@@ -37,7 +37,7 @@ func init() {
 
 // wantServed waits until n sockets of credential helpers take connections, and no other is there.
 func (w *world) wantServed(n int) error {
-	return daemon.Poll(func() error {
+	return wait.Until(w, func() error {
 		sockets, err := filepath.Glob(w.path("clones/*/*/workspaces/*/helper/socket"))
 		if err == nil && len(sockets) != n {
 			err = fmt.Errorf("%d sockets of credential helpers, want %d: %q", len(sockets), n, sockets)

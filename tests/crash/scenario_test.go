@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // scenario is an operation of the plugin with the failpoints on its way. A point such as name:2
@@ -315,7 +316,7 @@ var scenarios = []scenario{{
 
 // evict deletes the cold clone as soon as no work on it is going on.
 func (w *world) evict() error {
-	return daemon.Poll(func() error {
+	return wait.Until(w, func() error {
 		paths, err := filepath.Glob(w.path("clones/cold/*"))
 		if err != nil || len(paths) == 0 {
 			return err // the run before has evicted it
@@ -334,7 +335,7 @@ func (w *world) evict() error {
 func (w *world) fresh() error {
 	delete(w.checkpoints, "written by other for o\n")
 	delete(w.checkpoints, "written by stays for s\n")
-	return daemon.Poll(func() error {
+	return wait.Until(w, func() error {
 		_, err := w.d.Admin.FreshSubject(context.Background(), "cold", true)
 		return unlessGone(err)
 	})
@@ -344,7 +345,7 @@ func (w *world) fresh() error {
 func (w *world) forceRelease(volume, id string) error {
 	l := lease{volume, id}
 	w.unsure[l] = true
-	if err := daemon.Poll(func() error { return unlessGone(w.d.Admin.ReleaseLease(context.Background(), volume, id)) }); err != nil {
+	if err := wait.Until(w, func() error { return unlessGone(w.d.Admin.ReleaseLease(context.Background(), volume, id)) }); err != nil {
 		return err
 	}
 	if h, ok := w.leases[l]; ok {
@@ -372,13 +373,13 @@ func final(err error) error {
 	if err == nil {
 		return nil
 	}
-	return daemon.Final(err)
+	return wait.Final(err)
 }
 
 // awaitSizes waits until the sizes of all trees are known.
 func (w *world) awaitSizes() {
 	w.Helper()
-	w.must(daemon.Poll(func() error {
+	w.must(wait.Until(w, func() error {
 		state, err := invariant.State(w.config.DataDir())
 		for key, t := range state.Trees {
 			if t.Size.At.IsZero() {

@@ -20,6 +20,7 @@ import (
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // world is a plugin with its own disk and its own repository, and what its answers promised.
@@ -84,7 +85,7 @@ func newWorld(t *testing.T) *world {
 		if w.d != nil {
 			_ = w.d.Kill() // it may have ended
 		}
-		if err := testdisk.Eject(disk); err != nil {
+		if err := testdisk.Eject(t, disk); err != nil {
 			t.Error(err)
 		}
 	})
@@ -105,7 +106,7 @@ func (w *world) configFor(point string) daemon.Config {
 // start runs the plugin without failpoints.
 func (w *world) start() {
 	w.Helper()
-	d, err := daemon.Start(w.config)
+	d, err := daemon.Start(w, w.config)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func (w *world) kill() {
 // settle waits until the plugin's background work is done.
 func (w *world) settle() {
 	w.Helper()
-	if err := daemon.Poll(func() error { return invariant.Structure(w.config.DataDir()) }); err != nil {
+	if err := wait.Until(w, func() error { return invariant.Structure(w.config.DataDir()) }); err != nil {
 		w.Fatalf("the data: %v", err)
 	}
 }
@@ -379,7 +380,7 @@ func (w *world) finish() {
 	}
 	// A process that is being forked for another case has this process's descriptors until it
 	// executes its program.
-	if err := daemon.Poll(func() error { return invariant.Leaks(w.dir) }); err != nil {
+	if err := wait.Until(w, func() error { return invariant.Leaks(w.dir) }); err != nil {
 		w.Errorf("at the end: %v", err)
 	}
 }

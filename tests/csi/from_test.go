@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // from returns the request for a pod's volume that begins with a checkpoint.
@@ -119,7 +119,7 @@ func (w *world) liveOf(volume string) string {
 // that starts in a mount namespace of its own has a copy of it, so the plugin may refuse at first.
 func (w *world) rewind(volume, id string) {
 	w.t.Helper()
-	w.ok(daemon.Poll(func() error {
+	w.ok(wait.Until(w.t, func() error {
 		_, err := w.daemon.Admin.Rewind(w.t.Context(), volume, id)
 		return err
 	}))
@@ -160,7 +160,7 @@ func TestFromOfPersistentVolume(t *testing.T) {
 	newer := w.checkpoint(other.volume)
 	w.unpublish(other)
 	w.rewind("pv", newer)
-	w.ok(daemon.Poll(func() error { // what the volume had stands on it
+	w.ok(wait.Until(t, func() error { // what the volume had stands on it
 		list, err := w.daemon.Admin.Checkpoints(t.Context(), api.Filter{})
 		for _, d := range list {
 			if err == nil && d.ID != newer && d.ID != id {

@@ -20,8 +20,8 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // want checks the code of an error, and that it contains words.
@@ -84,7 +84,7 @@ func TestPublish(t *testing.T) {
 	}
 	w.unpublish(aPod)
 	w.unpublish(aPod)
-	w.ok(daemon.Poll(func() error { // the log is written in the background
+	w.ok(wait.Until(t, func() error { // the log is written in the background
 		audited := make(map[string]bool)
 		err := w.daemon.Admin.Audit(t.Context(), api.AuditFilter{}, func(r api.AuditRecord) error {
 			if r.Actor.Kind == "kubelet" && r.Pod == "default/p" && r.Volume == "csi-1" {
@@ -297,7 +297,7 @@ func TestRestart(t *testing.T) {
 	}
 	w.unpublish(aPod)
 	w.unpublish(other)
-	w.ok(daemon.Poll(func() error {
+	w.ok(wait.Until(t, func() error {
 		volumes, err := w.daemon.Admin.Volumes(t.Context(), api.Filter{})
 		if err == nil && len(volumes) > 0 {
 			err = errors.New("the volume of the pod that has gone is there")

@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestRefused checks the attributes and requests that are refused, and that nothing is left.
@@ -227,7 +228,7 @@ func TestContainerCredential(t *testing.T) {
 		t.Error("control: git in a pod got a credential without the driver")
 	}
 	w.start()
-	w.ok(daemon.Poll(fetch))
+	w.ok(wait.Until(t, fetch))
 	w.unpublish(aPod)
 	w.wantNothing()
 }
@@ -238,7 +239,7 @@ func TestNotShared(t *testing.T) {
 	w := newWorld(t)
 	w.ok(w.daemon.Stop())
 	w.ok(unix.Mount("", w.config.Dir, "", unix.MS_PRIVATE|unix.MS_REC, ""))
-	_, err := daemon.Start(w.config)
+	_, err := daemon.Start(t, w.config)
 	if err == nil || !strings.Contains(err.Error(), "mountPropagation: Bidirectional") {
 		t.Errorf("%v", err)
 	}

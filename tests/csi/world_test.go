@@ -20,6 +20,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // program is the plugin's program.
@@ -73,7 +74,7 @@ func (w *world) endpoint() string { return filepath.Join(w.kubelet, "csi.sock") 
 func (w *world) start() {
 	w.t.Helper()
 	var err error
-	if w.daemon, err = daemon.Start(w.config); err != nil {
+	if w.daemon, err = daemon.Start(w.t, w.config); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -131,7 +132,7 @@ func (w *world) publish(p pod, attributes ...string) string {
 }
 
 func (w *world) try(r *csi.NodePublishVolumeRequest) error {
-	ctx, cancel := context.WithTimeout(w.t.Context(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(w.t.Context(), wait.Most(w.t))
 	defer cancel()
 	_, err := w.NodePublishVolume(ctx, r)
 	return err
@@ -143,7 +144,7 @@ func (w *world) unpublish(p pod) {
 }
 
 func (w *world) tryUnpublish(volume, target string) error {
-	ctx, cancel := context.WithTimeout(w.t.Context(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(w.t.Context(), wait.Most(w.t))
 	defer cancel()
 	_, err := w.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: volume, TargetPath: target})
 	return err

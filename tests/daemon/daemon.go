@@ -16,11 +16,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/wait"
 )
-
-// Timeout is how long a test waits for an expected event before it fails. It is long enough for a
-// loaded machine.
-const Timeout = 2 * time.Minute
 
 // Build compiles the plugin's program with build tags into dir, statically linked as it ships, and
 // returns its path. The working directory must be below the module's root.
@@ -72,12 +69,12 @@ func (c Config) Log() string {
 	return string(data)
 }
 
-// AwaitEmptyTrash waits until the trash is empty. Timeout starts again whenever an entry is gone,
+// AwaitEmptyTrash waits until the trash is empty. The wait starts again whenever an entry is gone,
 // because the plugin deletes the trash slowly.
-func (c Config) AwaitEmptyTrash() error {
+func (d *Daemon) AwaitEmptyTrash() error {
 	for most := math.MaxInt; most > 0; {
-		if err := Poll(func() error {
-			entries, err := os.ReadDir(filepath.Join(c.DataDir(), "trash"))
+		if err := wait.Until(d.Limit, func() error {
+			entries, err := os.ReadDir(filepath.Join(d.DataDir(), "trash"))
 			switch {
 			case err != nil:
 				return err
@@ -97,6 +94,7 @@ func (c Config) AwaitEmptyTrash() error {
 type Daemon struct {
 	Config
 	*Caller
+	Limit wait.Limit  // of Start, Stop and AwaitEmptyTrash
 	Admin *api.Client // of the operators' socket
 
 	cmd     *exec.Cmd
@@ -106,16 +104,16 @@ type Daemon struct {
 }
 
 // Start runs the program and returns when it answers. If it ends first, or does not answer within
-// Timeout, the error contains the end of its log.
-func Start(c Config) (*Daemon, error) {
-	d, err := Run(c)
+// the limit, the error contains the end of its log.
+func Start(l wait.Limit, c Config) (*Daemon, error) {
+	d, err := Run(l, c)
 	if err != nil {
 		return nil, err
 	}
-	err = Poll(func() error {
+	err = wait.Until(l, func() error {
 		select {
 		case <-d.ended:
-			return Final(fmt.Errorf("the plugin has ended: %w", d.err))
+			return wait.Final(fmt.Errorf("the plugin has ended: %w", d.err))
 		default:
 		}
 		return d.Call(context.Background(), "Plugin.Activate", nil, nil)
@@ -128,7 +126,7 @@ func Start(c Config) (*Daemon, error) {
 }
 
 // Run is Start, but does not wait for an answer.
-func Run(c Config) (*Daemon, error) {
+func Run(l wait.Limit, c Config) (*Daemon, error) {
 	if c.Git == "" {
 		git, err := exec.LookPath("git")
 		if err != nil {
@@ -145,7 +143,7 @@ func Run(c Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{Config: c, Caller: Dial(c.Socket()), earlier: int(info.Size()), ended: make(chan struct{})}
+	d := &Daemon{Config: c, Caller: Dial(c.Socket()), Limit: l, earlier: int(info.Size()), ended: make(chan struct{})}
 	d.Admin = api.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
 	d.root = c.Root
 	command := slices.Concat(c.Under, []string{c.Program, "-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args)
@@ -171,7 +169,7 @@ var metricsLine = regexp.MustCompile(`"metrics: listening".* addr="([^"]+)"|"add
 // MetricsAddr waits until the program serves METRICS_ADDR, and returns the address that its log names:
 // with port 0 the kernel chooses one.
 func (d *Daemon) MetricsAddr() (addr string, err error) {
-	err = Poll(func() error {
+	err = wait.Until(d.Limit, func() error {
 		log := d.Log()
 		found := metricsLine.FindStringSubmatch(log[min(d.earlier, len(log)):])
 		if found == nil {
@@ -207,11 +205,12 @@ func (d *Daemon) Stop() error {
 		<-d.ended
 		return fmt.Errorf("the plugin had ended: %w", errors.Join(d.err, err))
 	}
+	most := wait.Most(d.Limit)
 	select {
 	case <-d.ended:
 		return d.err
-	case <-time.After(Timeout):
-		return errors.Join(fmt.Errorf("the plugin did not end within %v after SIGTERM\n%s", Timeout, d.tail()), d.Kill())
+	case <-time.After(most):
+		return errors.Join(fmt.Errorf("the plugin did not end within %v after SIGTERM\n%s", most, d.tail()), d.Kill())
 	}
 }
 
@@ -229,30 +228,6 @@ func (d *Daemon) tail() string {
 	log := d.Log()
 	return log[max(0, len(log)-3000):]
 }
-
-// Poll calls check until it succeeds. It gives up at an error that Final made, or after Timeout,
-// and returns the last error.
-func Poll(check func() error) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(Timeout); ; <-tick.C {
-		err := check()
-		var f final
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &f):
-			return f.error
-		case time.Now().After(deadline):
-			return fmt.Errorf("still after %v: %w", Timeout, err)
-		}
-	}
-}
-
-type final struct{ error }
-
-// Final wraps an error at which Poll gives up at once.
-func Final(err error) error { return final{err} }
 
 // Checkpoint makes a checkpoint of a workspace that goes on, with both passes.
 func (d *Daemon) Checkpoint(ctx context.Context, workspace string, n api.Note) (made api.Checkpoint, err error) {

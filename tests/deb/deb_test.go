@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestReproducible checks that a second build is equal, and as a control that another time stamp makes another package.
@@ -115,7 +116,7 @@ func TestService(t *testing.T) {
 	// A crash: a client that calls before the next process runs waits for it.
 	first := m.mainPID()
 	m.run("systemctl", "kill", "--signal=KILL", service)
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(t, func() error {
 		if m.mainPID() == first {
 			return errors.New("it still runs")
 		}

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // machine is a booted machine: see boot.sh.
@@ -64,13 +64,13 @@ func boot(t *testing.T) *machine {
 		}
 		cmd.Process.Kill() // all other processes of the machine end with it
 		cmd.Wait()
-		if err := removeGroup(group); err != nil {
+		if err := removeGroup(t, group); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(t, func() error {
 		if unix.Kill(m.pid, 0) != nil {
-			return daemon.Final(fmt.Errorf("the machine has ended"))
+			return wait.Final(fmt.Errorf("the machine has ended"))
 		}
 		_, err := m.try("systemctl", "is-active", "basic.target")
 		return err
@@ -81,7 +81,7 @@ func boot(t *testing.T) *machine {
 }
 
 // removeGroup removes a control group with all below it, when its processes have ended.
-func removeGroup(group string) error {
+func removeGroup(l wait.Limit, group string) error {
 	var groups []string
 	err := filepath.WalkDir(group, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
@@ -93,7 +93,7 @@ func removeGroup(group string) error {
 		return err
 	}
 	slices.Reverse(groups)
-	return daemon.Poll(func() error {
+	return wait.Until(l, func() error {
 		for _, g := range groups {
 			if err := os.Remove(g); err != nil && !os.IsNotExist(err) {
 				return err

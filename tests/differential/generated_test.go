@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 var (
@@ -231,7 +231,7 @@ func shallow(t *testing.T, name string, v *gitserver.Varied, rnd *rand.Rand) (*p
 	p, deepen := newShallow(t, name, map[string]string{"ref": branch})
 	deepen()
 	p.clone("--branch=" + branch)
-	if err := daemon.Poll(func() (err error) {
+	if err := wait.Until(t, func() (err error) {
 		p.mount(func(dir string) {
 			if testgit.About(p, dir)["shallow"] == true {
 				err = errors.New("a mount has the history of one commit")

@@ -13,6 +13,7 @@
 package differential
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 			return 1, err
 		}
 		defer server.Close()
-		if plugin, err = shipped.Start(shipped.Config{
+		if plugin, err = shipped.Start(context.Background(), shipped.Config{
 			Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "plugin"), Memory: memory,
 		}); err != nil {
 			return 1, fmt.Errorf("%w: run make plugin first", err)

@@ -8,12 +8,14 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // NewWithContainerd is New with a separate containerd that is not a child of the engine, as a
 // service manager starts it: Kill and Stop do not touch it or the containers' shims.
-func NewWithContainerd(dir string, flags ...string) (*Engine, error) {
-	e := &Engine{dir: dir, flags: append([]string{"--containerd", dir + "/containerd.sock"}, flags...)}
+func NewWithContainerd(l wait.Limit, dir string, flags ...string) (*Engine, error) {
+	e := &Engine{limit: l, dir: dir, flags: append([]string{"--containerd", dir + "/containerd.sock"}, flags...)}
 	return e.setUp(e.startContainerd)
 }
 
@@ -49,7 +51,7 @@ path = %q
 		close(ended)
 	}(e.containerd)
 	e.containerdEnded = ended
-	return Poll(Timeout, func() error {
+	return wait.Until(e.limit, func() error {
 		select {
 		case <-ended:
 			return errors.New("containerd has ended: " + Tail(e.Path("containerd.log"), 5, Relevant))
@@ -63,7 +65,7 @@ path = %q
 	})
 }
 
-// stopContainerd ends the separate containerd with SIGTERM, and after Timeout with SIGKILL.
+// stopContainerd ends the separate containerd with SIGTERM, and after the limit with SIGKILL.
 func (e *Engine) stopContainerd() error {
 	if e.containerdEnded == nil {
 		return nil
@@ -73,7 +75,7 @@ func (e *Engine) stopContainerd() error {
 	}
 	select {
 	case <-e.containerdEnded:
-	case <-time.After(Timeout):
+	case <-time.After(wait.Most(e.limit)):
 		e.containerd.Process.Kill()
 		<-e.containerdEnded
 	}
@@ -91,7 +93,7 @@ func (e *Engine) PowerOff() error {
 	}
 	e.server.Process.Kill()
 	<-e.exited
-	if err := killAndUnmount(e.dir); err != nil {
+	if err := killAndUnmount(e.limit, e.dir); err != nil {
 		return err
 	}
 	for _, volatile := range []string{"exec", "exec-containerd", "containerd.sock", "sock", "pid"} {

@@ -27,16 +27,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// Timeout is how long the package waits for an engine. It is long enough for a loaded machine.
-const Timeout = time.Minute
+	"github.com/helmdeck/repos/tests/wait"
+)
 
 // Engine is a Docker engine.
 type Engine struct {
 	// Plugin is the ID of the installed plugin.
 	Plugin string
 
+	limit   wait.Limit // of all that the engine is waited for
 	dir     string
 	network string // the file of the engine's network namespace; empty: this process's namespace
 	flags   []string
@@ -51,14 +51,14 @@ type Engine struct {
 
 // New creates dir and starts an engine in it, with additional flags for dockerd. After an error
 // nothing is left behind.
-func New(dir string, flags ...string) (*Engine, error) {
-	return (&Engine{dir: dir, flags: flags}).setUp()
+func New(l wait.Limit, dir string, flags ...string) (*Engine, error) {
+	return (&Engine{limit: l, dir: dir, flags: flags}).setUp()
 }
 
 // NewIn is New in the network namespace of a file. The engine still shares this process's mount
 // namespace.
-func NewIn(network, dir string, flags ...string) (*Engine, error) {
-	return (&Engine{dir: dir, network: network, flags: flags}).setUp()
+func NewIn(l wait.Limit, network, dir string, flags ...string) (*Engine, error) {
+	return (&Engine{limit: l, dir: dir, network: network, flags: flags}).setUp()
 }
 
 // setUp creates the engine's directory, calls before, and starts the engine. After an error nothing
@@ -119,7 +119,7 @@ func (e *Engine) Start() error {
 		server.Wait()
 		close(exited)
 	}(e.server, e.exited)
-	return Poll(Timeout, e.Ping)
+	return wait.Until(e.limit, e.Ping)
 }
 
 // Panicked reports whether the engine has panicked since Start.
@@ -170,11 +170,12 @@ func (e *Engine) Stop() error {
 	if err := e.server.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
+	most := wait.Most(e.limit)
 	select {
 	case <-e.exited:
 		return nil
-	case <-time.After(Timeout):
-		return errors.Join(fmt.Errorf("the engine did not stop within %v", Timeout), e.Kill())
+	case <-time.After(most):
+		return errors.Join(fmt.Errorf("the engine did not stop within %v", most), e.Kill())
 	}
 }
 
@@ -185,7 +186,7 @@ func (e *Engine) Kill() error {
 	e.server.Process.Kill()
 	<-e.exited
 	pidFile := e.Path("exec/containerd/containerd.pid")
-	if err := killByPidFile(pidFile, e.dir); err != nil {
+	if err := killByPidFile(e.limit, pidFile, e.dir); err != nil {
 		return err
 	}
 	if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -212,7 +213,7 @@ func (e *Engine) End() error {
 		}
 		e.Try("plugin", "disable", "--force", PluginName)
 	}
-	return errors.Join(e.Stop(), e.stopContainerd(), killAndUnmount(e.dir))
+	return errors.Join(e.Stop(), e.stopContainerd(), killAndUnmount(e.limit, e.dir))
 }
 
 // Try runs the docker command against the engine as a user types it, and returns its output. The

@@ -16,31 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/tests/proc"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // Remove kills the processes that an engine left behind, unmounts its mounts and deletes its
 // directory.
-func Remove(dir string) error {
-	if err := killAndUnmount(dir); err != nil {
+func Remove(l wait.Limit, dir string) error {
+	if err := killAndUnmount(l, dir); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
 }
 
 // killAndUnmount kills the processes that an engine left behind and unmounts its mounts.
-func killAndUnmount(dir string) error {
+func killAndUnmount(l wait.Limit, dir string) error {
 	for range 100 {
 		left := runtimes(dir)
 		if len(left) == 0 {
 			break
 		}
 		for _, pid := range left {
-			if err := kill(pid); err != nil {
+			if err := kill(l, pid); err != nil {
 				return err
 			}
 		}
 	}
-	if err := removeTraces(dir); err != nil {
+	if err := removeTraces(l, dir); err != nil {
 		return err
 	}
 	// The newest first: a mount may cover an older one.
@@ -58,7 +59,7 @@ func killAndUnmount(dir string) error {
 
 // removeTraces removes what is outside of dir of containers that were killed with their shims: the
 // shims' sockets and the control groups.
-func removeTraces(dir string) error {
+func removeTraces(l wait.Limit, dir string) error {
 	// containerd has a directory for each container, with its ID as name and the address of its shim.
 	var addresses []string
 	for _, below := range []string{"exec*", "exec*/*", "exec*/*/*"} {
@@ -83,7 +84,7 @@ func removeTraces(dir string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return Poll(Timeout, func() error { return removeGroups(ids) })
+	return wait.Until(l, func() error { return removeGroups(ids) })
 }
 
 // removeGroups removes the control groups of containers, which have no processes any more.
@@ -140,7 +141,7 @@ func isRuntime(cmdline []byte) bool {
 
 // killByPidFile kills the process of a pid file if its command line names dir. Another process may
 // have the pid by now.
-func killByPidFile(path, dir string) error {
+func killByPidFile(l wait.Limit, path, dir string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -156,19 +157,19 @@ func killByPidFile(path, dir string) error {
 	if err != nil || !bytes.Contains(line, []byte(dir+"/")) {
 		return nil
 	}
-	return kill(pid)
+	return kill(l, pid)
 }
 
 // kill kills one process and waits until it is gone, or a zombie whose parent has yet to wait for
 // it.
-func kill(pid int) error {
+func kill(l wait.Limit, pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		if errors.Is(err, syscall.ESRCH) {
 			return nil
 		}
 		return fmt.Errorf("kill %d: %w", pid, err)
 	}
-	return Poll(Timeout, func() error {
+	return wait.Until(l, func() error {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil || len(line) == 0 {
 			return nil

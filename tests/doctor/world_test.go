@@ -25,6 +25,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // world is the plugin with its remotes.
@@ -66,7 +67,7 @@ func (w *world) start() {
 	if err := db.Close(); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.plugin, err = daemon.Start(daemon.Config{Program: program, Dir: w.dir, Data: w.data, Env: append([]string{"ASK_TIMEOUT=3s"}, w.env...)}); err != nil {
+	if w.plugin, err = daemon.Start(w.t, daemon.Config{Program: program, Dir: w.dir, Data: w.data, Env: append([]string{"ASK_TIMEOUT=3s"}, w.env...)}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
@@ -126,9 +127,9 @@ func (w *world) mount() {
 	if _, err := w.plugin.Mount(ctx, w.volumes[0].Name, "1"); err != nil {
 		w.t.Fatal(err)
 	}
-	err := daemon.Poll(func() error {
+	err := wait.Until(w.t, func() error {
 		if _, err := w.plugin.Admin.Sweep(ctx); err != nil {
-			return daemon.Final(err)
+			return wait.Final(err)
 		}
 		clones, err := w.plugin.Admin.Clones(ctx, api.Filter{})
 		if err == nil && (len(clones) != 1 || clones[0].Size.Bytes < 64<<10) {
@@ -151,7 +152,7 @@ func (w *world) put(s *gitserver.Server, password string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	plugin, err := daemon.Start(daemon.Config{Program: program, Dir: w.dir, Data: w.data})
+	plugin, err := daemon.Start(w.t, daemon.Config{Program: program, Dir: w.dir, Data: w.data})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() {
@@ -137,7 +137,7 @@ func (s *scene) attackCheckpoint(c copyAttack) {
 // checkpoint makes a checkpoint of a workspace, calls between before the second pass, and returns its ID.
 func (s *scene) checkpoint(id string, between func() error) (string, error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(s.Context(), wait.Most(s))
 	defer cancel()
 	d, err := s.plugin.Admin.Draft(ctx, id, api.Note{Message: "x"})
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() { groups = append(groups, containerAttacks) }
@@ -28,7 +28,7 @@ func (s *scene) runInContainer(tree, script string, privileged bool) (string, er
 	if !privileged {
 		args = append(args, "setpriv", "--bounding-set", engineCapabilities, "--inh-caps", "-all")
 	}
-	ctx, cancel := context.WithTimeout(s.Context(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(s.Context(), wait.Most(s))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", append(args, "sh", "-uc", script)...)
 	cmd.WaitDelay = time.Second

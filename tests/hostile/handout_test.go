@@ -16,7 +16,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() { groups = append(groups, handoutAttacks) }
@@ -153,7 +153,7 @@ func (s *scene) askWith(tree string, request io.Reader) string {
 		return ""
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(daemon.Timeout))
+	conn.SetDeadline(time.Now().Add(wait.Most(s)))
 	io.Copy(conn, request) // the plugin may hang up before it has read all
 	conn.(*net.UnixConn).CloseWrite()
 	answer, _ := io.ReadAll(conn)

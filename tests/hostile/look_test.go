@@ -12,7 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() {
@@ -75,7 +75,7 @@ func (s *scene) attackLook(script string, during, once bool, want []string) {
 		<-ended
 	}
 	s.unmount("first")
-	if err := daemon.Poll(func() error { _, err := s.plugin.Admin.Checkpoint(s.Context(), id); return err }); err != nil {
+	if err := wait.Until(s, func() error { _, err := s.plugin.Admin.Checkpoint(s.Context(), id); return err }); err != nil {
 		s.Fatalf("the checkpoint: %v", err)
 	}
 	if !once {
@@ -100,7 +100,7 @@ func (s *scene) workspace(tree string) string {
 // look asks for what a workspace changed in all ways, and keeps the answers.
 func (s *scene) look(id string, want []string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(s.Context(), wait.Most(s))
 	defer cancel()
 	began := time.Now()
 	status, err := s.plugin.Admin.WorkspaceStatus(ctx, id, api.Compare{Ignored: true})

@@ -21,6 +21,7 @@ import (
 	"github.com/helmdeck/repos/tests/proc"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // plugin is the real program with its own filesystem.
@@ -42,7 +43,7 @@ func startPlugin(dir string, bytes, files int64, format string) (*plugin, error)
 	if err != nil {
 		return p, err
 	}
-	p.Daemon, err = daemon.Start(daemon.Config{
+	p.Daemon, err = daemon.Start(context.Background(), daemon.Config{
 		Program: cmp.Or(os.Getenv("HELMDECK_REPOS"), "../../build/helmdeck-repos"), // make build makes it
 		Dir:     dir, Data: p.data(), Env: []string{"LOG_LEVEL=debug", "MOUNT_WAIT=45s", "PUSH_MAX_SIZE=64MiB", "METRICS_SUBJECTS=true", "LOG_FORMAT=" + format},
 	})
@@ -63,7 +64,7 @@ func (p *plugin) alive() error {
 // call calls a method as the engine does. If the plugin answers an error, call returns both the
 // answer and the error.
 func (p *plugin) call(method string, request any) (map[string]any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Most(p.Limit))
 	defer cancel()
 	var answer map[string]any
 	err := p.Call(ctx, method, request, &answer)
@@ -75,7 +76,7 @@ func (p *plugin) call(method string, request any) (map[string]any, error) {
 
 // operator sends a request of an operator, who claims a name, and returns its status and answer.
 func (p *plugin) operator(method, path, claim, body string) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Most(p.Limit))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://plugin"+path, strings.NewReader(body))
 	if err != nil {
@@ -130,7 +131,7 @@ func (p *plugin) unprintable() error {
 func (p *plugin) close() error {
 	var errs []error
 	if p.Daemon != nil {
-		errs = append(errs, p.AwaitEmptyTrash(), daemon.Poll(func() error {
+		errs = append(errs, p.AwaitEmptyTrash(), wait.Until(p.Limit, func() error {
 			if left := p.children(); len(left) > 0 {
 				return fmt.Errorf("the plugin still has children: %q", left)
 			}
@@ -151,5 +152,5 @@ func (p *plugin) close() error {
 	if !slices.ContainsFunc(points, func(p overlay.Point) bool { return p.Path == disk }) {
 		return errors.Join(errs...) // the disk was never mounted
 	}
-	return errors.Join(append(errs, testdisk.Eject(disk))...)
+	return errors.Join(append(errs, testdisk.Eject(context.Background(), disk))...)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // caches is how many workspaces of a subject end with new files in their caches.
@@ -45,7 +45,7 @@ func (b *battle) publishing(ctx context.Context, volume string) error {
 	if err := b.plugin.Unmount(ctx, volume, "container"); err != nil {
 		return err
 	}
-	return daemon.Poll(func() error {
+	return wait.Until(b, func() error {
 		made, err := filepath.Glob(filepath.Join(b.plugin.DataDir(), "clones/*/*/warm/.tmp-*/files", cachedContent))
 		if err == nil && len(made) == 1 {
 			return partly(made[0], cachedFiles()/filesEach, "published")
@@ -53,7 +53,7 @@ func (b *battle) publishing(ctx context.Context, volume string) error {
 		left, listErr := b.plugin.Admin.Workspaces(ctx, api.Filter{Volume: volume})
 		err = fmt.Errorf("layers are made in %q, and the workspaces are %v, %w", made, left, errors.Join(err, listErr))
 		if len(left) == 0 {
-			err = daemon.Final(err)
+			err = wait.Final(err)
 		}
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/siege"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // The limits for the victim's mounts during an attack, on two processors, as factors of the
@@ -85,6 +86,7 @@ const siegeMemory = 3 << 30
 
 // resources runs the attacks that cost work, one after the other because each is measured.
 type resources struct {
+	limit   wait.Limit
 	stage   *siege.Stage
 	victim  *siege.Victim
 	plugin  *shipped.Plugin
@@ -97,7 +99,7 @@ func TestResources(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	r := &resources{}
+	r := &resources{limit: t}
 	for _, dir := range []string{"stage", "small"} {
 		if err := os.Mkdir(filepath.Join(scratch, dir), 0o777); err != nil {
 			t.Fatal(err)
@@ -295,7 +297,7 @@ func (r *resources) ensurePlugin() (err error) {
 // startPlugin starts a plugin, with more settings.
 func (r *resources) startPlugin(settings ...string) (*shipped.Plugin, error) {
 	r.runs++
-	p, err := shipped.Start(shipped.Config{
+	p, err := shipped.Start(r.limit, shipped.Config{
 		Program: cmp.Or(os.Getenv("HELMDECK_REPOS"), "../../build/helmdeck-repos"), Filesystem: "../../build/plugin/rootfs",
 		Dir: filepath.Join(scratch, fmt.Sprint("siege", r.runs)), Memory: siegeMemory, Env: append(resourceSettings(), settings...),
 	})
@@ -328,13 +330,13 @@ func (r *resources) measureQuiet(a siege.Attack, long time.Duration) (warm, cold
 // measure makes the victim mount until ctx ends: warm mounts, and cold ones at the same time if
 // they count in the attack.
 func (r *resources) measure(ctx context.Context, a siege.Attack) (warm, cold siege.Sample, err error) {
-	var wait sync.WaitGroup
+	var all sync.WaitGroup
 	var coldErr error
 	if a.ColdToo {
-		wait.Go(func() { cold, coldErr = r.victim.Cold(ctx, r.plugin.Daemon) })
+		all.Go(func() { cold, coldErr = r.victim.Cold(ctx, r.plugin.Daemon) })
 	}
 	warm, err = r.victim.Warm(ctx, r.plugin.Daemon)
-	wait.Wait()
+	all.Wait()
 	return warm, cold, errors.Join(err, coldErr)
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // scene is one attack against the plugin, with its own volume and subject.
@@ -130,7 +130,7 @@ func (s *scene) finish() {
 	if _, err := s.call("VolumeDriver.Remove", volume.RemoveRequest{Name: s.volume}); err != nil {
 		s.Errorf("remove: %v", err)
 	}
-	if err := daemon.Poll(s.cleanedUp); err != nil {
+	if err := wait.Until(s, s.cleanedUp); err != nil {
 		s.Errorf("not cleaned up: %v", err)
 	}
 	for effect, happened := range s.effects(s.T, s.said.String()) {

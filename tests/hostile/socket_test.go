@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() { groups = append(groups, socketAttacks) }
@@ -117,7 +117,7 @@ func (s *scene) raw(text string) {
 		s.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(daemon.Timeout))
+	conn.SetDeadline(time.Now().Add(wait.Most(s)))
 	io.WriteString(conn, text) // the plugin may hang up before it has read all
 	conn.(*net.UnixConn).CloseWrite()
 	answer, _ := io.ReadAll(conn)

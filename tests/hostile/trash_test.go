@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // quietTrash measures the speed of the trash on the quiet machine. Then busy loops are the attack, and
@@ -33,9 +33,9 @@ func quietTrash(b *battle) (_ func(ctx context.Context), err error) {
 		if err != nil {
 			return err
 		}
-		return daemon.Poll(func() error {
+		return wait.Until(b, func() error {
 			if _, err := os.Lstat(entry); err != nil {
-				return daemon.Final(err) // all was deleted before
+				return wait.Final(err) // all was deleted before
 			}
 			return partly(entry, trashFiles()/filesEach, "deleted")
 		})
@@ -49,7 +49,7 @@ func partly(dir string, all int, done string) error {
 	left, err := os.ReadDir(dir)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return daemon.Final(err)
+		return wait.Final(err)
 	case len(left) == 0 || len(left) == all:
 		return fmt.Errorf("%d of %d directories are there, want some of them %s", len(left), all, done)
 	}
@@ -126,10 +126,10 @@ func (b *battle) discard(ctx context.Context, volume, id string) (entry string, 
 	if err := b.plugin.Unmount(ctx, volume, "container"); err != nil {
 		return "", err
 	}
-	if err := daemon.Poll(func() error { // until it has become a checkpoint
+	if err := wait.Until(b, func() error { // until it has become a checkpoint
 		err := b.plugin.Admin.RemoveCheckpoint(ctx, id)
 		if err != nil && ctx.Err() != nil {
-			err = daemon.Final(fmt.Errorf("there is no checkpoint of %s: %w", id, ctx.Err()))
+			err = wait.Final(fmt.Errorf("there is no checkpoint of %s: %w", id, ctx.Err()))
 		}
 		return err
 	}); err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/proc"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // none is an empty set of capabilities.
@@ -51,7 +51,7 @@ func TestCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	var children []int
-	err := daemon.Poll(func() error {
+	err := wait.Until(t, func() error {
 		if children = gits(p.Pid()); len(children) == 0 {
 			return errors.New("no git runs for a pack that the server sends")
 		}

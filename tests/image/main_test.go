@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // start runs the plugin in a root filesystem, with exactly the capabilities that an engine gives it.
 func start(t *testing.T, name, filesystem string) *shipped.Plugin {
 	t.Helper()
-	p, err := shipped.Start(shipped.Config{
+	p, err := shipped.Start(t, shipped.Config{
 		Program: program, Filesystem: filesystem, Dir: filepath.Join(scratch, name), Memory: 2 << 30, Env: []string{"ALLOW_SCHEMES=ssh"},
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // scene is the data directory of a killed plugin, with a leased workspace and a checkpoint.
@@ -28,7 +29,7 @@ func newScene(t *testing.T) *scene {
 		if s.d != nil {
 			_ = s.d.Kill()
 		}
-		if err := testdisk.Eject(filepath.Join(base, "disk")); err != nil {
+		if err := testdisk.Eject(t, filepath.Join(base, "disk")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -40,7 +41,7 @@ func newScene(t *testing.T) *scene {
 	defer server.Close()
 	_, err = gitserver.Generate(server.Path("r"), gitserver.Spec{Seed: 1, Files: 5, Commits: 1, Changes: 1})
 	s.must(err)
-	s.d, err = daemon.Start(daemon.Config{Program: program, Dir: base, Data: s.data})
+	s.d, err = daemon.Start(t, daemon.Config{Program: program, Dir: base, Data: s.data})
 	s.must(err)
 	for _, name := range []string{"leased", "done"} {
 		s.must(s.d.Create(t.Context(), name, map[string]string{"repo": server.URL("r")}))
@@ -48,13 +49,13 @@ func newScene(t *testing.T) *scene {
 		s.must(err, os.WriteFile(filepath.Join(dir, "mine"), []byte(name), 0o644))
 	}
 	s.must(s.d.Unmount(t.Context(), "done", "id"))
-	s.must(daemon.Poll(func() error { return Structure(s.data) }), Content(s.data))
+	s.must(wait.Until(t, func() error { return Structure(s.data) }), Content(s.data))
 	if err := Leaks(s.data); err == nil {
 		t.Error("Leaks does not find the running plugin")
 	}
 	s.must(s.d.Kill())
 	s.d = nil
-	s.must(Structure(s.data), daemon.Poll(func() error { return Leaks(s.data) }))
+	s.must(Structure(s.data), wait.Until(t, func() error { return Leaks(s.data) }))
 	return s
 }
 

@@ -13,11 +13,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // cluster is a cluster of one node. Its objects and its containers' files outlive powerOff.
@@ -31,8 +30,8 @@ type cluster struct {
 const tools = "../../build/tools"
 
 // newCluster boots a machine and starts a cluster on it. programs is the directory that build prints.
-func newCluster(dir, programs string) (*cluster, error) {
-	m, err := newMachine(dir)
+func newCluster(l wait.Limit, dir, programs string) (*cluster, error) {
+	m, err := newMachine(l, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -156,25 +155,18 @@ func (c *cluster) group() error {
 	return nil
 }
 
-// await waits until check returns nil. It gives up when a service ends, or after daemon.Timeout. The cluster has few
-// processors, so it asks less often than daemon.Poll.
+// await waits until check returns nil. It gives up when a service ends.
 func (c *cluster) await(what string, check func() error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(daemon.Timeout); ; <-tick.C {
-		ended := c.machine.check()
-		if ended == nil {
-			err := check()
-			if err == nil {
-				return nil
-			}
-			if time.Now().Before(deadline) {
-				continue
-			}
-			ended = fmt.Errorf("still after %v: %w", daemon.Timeout, err)
+	err := wait.Until(c, func() error {
+		if err := c.machine.check(); err != nil {
+			return wait.Final(err)
 		}
-		return fmt.Errorf("%s: %w", what, ended)
+		return check()
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
 }
 
 // awaitReady waits until the node is ready, and pods may be scheduled on it.

@@ -123,7 +123,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.Mkdir(scratch(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w.cluster, err = newCluster(scratch(), strings.TrimSpace(string(programs)))
+	w.cluster, err = newCluster(t, scratch(), strings.TrimSpace(string(programs)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/proc"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // The node's name and address. The address is from a range for documentation.
@@ -30,6 +30,7 @@ const (
 
 // machine is a booted machine: see boot.sh.
 type machine struct {
+	wait.Limit
 	dir  string // absolute, the same inside and outside
 	init *exec.Cmd
 	end  func()        // kills process 1
@@ -47,8 +48,8 @@ type service struct {
 }
 
 // newMachine makes the directory of a machine.
-func newMachine(dir string) (*machine, error) {
-	m := &machine{dir: dir, services: make(map[string]*service)}
+func newMachine(l wait.Limit, dir string) (*machine, error) {
+	m := &machine{Limit: l, dir: dir, services: make(map[string]*service)}
 	for _, name := range []string{"root", "settings", "kubelet", "data", "log", "bin"} {
 		if err := os.MkdirAll(m.path(name), 0o755); err != nil {
 			return nil, err
@@ -108,10 +109,10 @@ func (m *machine) boot() error {
 		return err
 	}
 	m.end = func() { close(kill); <-m.over }
-	return daemon.Poll(func() error {
+	return wait.Until(m, func() error {
 		select {
 		case <-m.over:
-			return daemon.Final(fmt.Errorf("the machine has ended: %s", m.out.String()))
+			return wait.Final(fmt.Errorf("the machine has ended: %s", m.out.String()))
 		default:
 		}
 		_, err := os.Stat(m.path("booted"))
@@ -199,11 +200,12 @@ func (m *machine) signal(name string, signal syscall.Signal) error {
 			return err
 		}
 	}
+	most := wait.Most(m)
 	select {
 	case <-s.ended:
 		return nil
-	case <-time.After(daemon.Timeout):
-		return fmt.Errorf("%s did not end within %v after %v", name, daemon.Timeout, signal)
+	case <-time.After(most):
+		return fmt.Errorf("%s did not end within %v after %v", name, most, signal)
 	}
 }
 

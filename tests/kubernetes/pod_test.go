@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // pod is what the tests read of a pod.
@@ -72,7 +72,7 @@ func inline(attributes map[string]string) object {
 
 // start creates a pod and waits until it runs. It returns the time from the request on.
 func (c *cluster) startPod(namespace string, p object) (running pod, took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Most(c))
 	defer cancel()
 	name := p["metadata"].(object)["name"].(string)
 	var began time.Time
@@ -108,7 +108,7 @@ func (c *cluster) forceDelete(namespace, name string) error {
 
 // endPod deletes a pod with options and waits until its object is gone.
 func (c *cluster) endPod(namespace, name string, options object) error {
-	ctx, cancel := context.WithTimeout(context.Background(), daemon.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Most(c))
 	defer cancel()
 	var body any
 	if options != nil {

@@ -85,7 +85,7 @@ func TestLibraries(t *testing.T) {
 	}
 
 	dir := testdir.New(t, "lib")
-	d, err := daemon.Start(daemon.Config{Program: program, Dir: dir})
+	d, err := daemon.Start(t, daemon.Config{Program: program, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

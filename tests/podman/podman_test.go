@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // files is the directory with the files that the Debian package installs.
@@ -40,7 +41,7 @@ func start(t *testing.T, more ...string) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { testdir.Unmount(t, dir) })
-	service, err := daemon.Start(daemon.Config{Program: program, Dir: dir, Env: append(unitSettings(t), more...)})
+	service, err := daemon.Start(t, daemon.Config{Program: program, Dir: dir, Env: append(unitSettings(t), more...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func (h *host) inspect(name string) volume {
 // ended.
 func (h *host) awaitUnmount(name string) {
 	h.t.Helper()
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(h.t, func() error {
 		if v := h.inspect(name); v.MountCount > 0 || len(v.Status["leases"].([]any)) > 0 {
 			return fmt.Errorf("mounted %d times, leases %v", v.MountCount, v.Status["leases"])
 		}

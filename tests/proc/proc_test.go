@@ -6,7 +6,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestDescendants(t *testing.T) {
@@ -38,15 +39,10 @@ func TestDescendants(t *testing.T) {
 			t.Fatalf("kill %d: %v", pid, err)
 		}
 	}
-	zombie := time.Now().Add(10 * time.Second)
-	for args := []string{""}; len(args) > 0; args, err = Args(shell) {
-		if time.Now().After(zombie) {
-			t.Fatalf("arguments of a zombie: %q", args)
-		}
-	}
-	if err != nil {
-		t.Errorf("arguments of a zombie: %v, want none and no error", err)
-	}
+	wait.For(t, "a zombie, which has no arguments", func() error {
+		args, err := Args(shell)
+		return wait.Check(len(args) == 0 && err == nil, "%q, %v", args, err)
+	})
 	cmd.Wait()
 	if _, err := Args(shell); err == nil || Parent(shell) != 0 {
 		t.Error("a process that is gone has arguments or a parent")

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestWarm: warm directories and what is published in the cache leave their workspace: the next one has them, and its own limit.
@@ -53,7 +53,7 @@ func TestWarm(t *testing.T) {
 // promoted waits until nothing of an ended workspace is to be promoted or published any more.
 func (w *world) promoted() {
 	w.t.Helper()
-	w.must(daemon.Poll(func() error {
+	w.must(wait.Until(w.t, func() error {
 		list, err := w.Admin.Workspaces(context.Background(), api.Filter{Phase: "ended"})
 		if err != nil || len(list) > 0 {
 			return fmt.Errorf("%d workspaces have ended: %w", len(list), err)

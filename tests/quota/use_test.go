@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // await waits until check has no objection.
 func (w *world) await(what string, check func() error) {
 	w.t.Helper()
-	if err := daemon.Poll(check); err != nil {
+	if err := wait.Until(w.t, check); err != nil {
 		w.t.Errorf("%s: %v", what, err)
 	}
 }
@@ -31,7 +31,7 @@ func TestUse(t *testing.T) {
 		w.await(warnings, func() error {
 			v, err := w.Get(context.Background(), "v")
 			if err != nil {
-				return daemon.Final(err)
+				return wait.Final(err)
 			}
 			s := v.Status
 			if used, _ := s["workspace_bytes"].(float64); s["limit_bytes"] != 50.0*mib || s["limit_inodes"] != 10000.0 || used < 0.99*float64(bytes) || used > float64(bytes+mib) || s["workspace_inodes"] == 0.0 {
@@ -42,7 +42,7 @@ func TestUse(t *testing.T) {
 			}
 			list, err := w.Admin.Events(context.Background())
 			if err != nil {
-				return daemon.Final(err)
+				return wait.Final(err)
 			}
 			var got []string
 			for _, e := range list {
@@ -71,7 +71,7 @@ func TestUse(t *testing.T) {
 	w.must(err)
 	w.await("less", func() error {
 		if _, err := w.Admin.Sweep(context.Background()); err != nil {
-			return daemon.Final(err)
+			return wait.Final(err)
 		}
 		stats, err := w.Admin.Stats(context.Background())
 		if err != nil || len(stats.Findings) > 0 {

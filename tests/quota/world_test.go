@@ -21,6 +21,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -92,7 +93,7 @@ func (w *world) addLarge() {
 func (w *world) start(c daemon.Config) {
 	w.t.Helper()
 	var err error
-	if w.Daemon, err = daemon.Start(c); err != nil {
+	if w.Daemon, err = daemon.Start(w.t, c); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -151,9 +152,9 @@ func (w *world) end(name, id string) {
 // clear removes all that is unused, and waits until no project of the range has a limit or a file.
 func (w *world) clear() {
 	w.t.Helper()
-	w.must(daemon.Poll(func() error {
+	w.must(wait.Until(w.t, func() error {
 		if _, err := w.Admin.Prune(context.Background(), api.Prune{All: true, Checkpoints: true}); err != nil {
-			return daemon.Final(err)
+			return wait.Final(err)
 		}
 		list, err := w.Admin.Workspaces(context.Background(), api.Filter{})
 		if err != nil || len(list) > 0 {
@@ -168,7 +169,7 @@ func (w *world) clear() {
 // clean waits until no project of the range has a limit or a file.
 func (w *world) clean() {
 	w.t.Helper()
-	w.must(daemon.Poll(func() error {
+	w.must(wait.Until(w.t, func() error {
 		left, err := w.quotas.Records()
 		if err != nil || len(left) > 0 {
 			return fmt.Errorf("projects %v are left: %w", left, err)
@@ -206,7 +207,7 @@ func (w *world) ends(c container, script string) {
 // checkpoint waits for one checkpoint, and returns its ID.
 func (w *world) checkpoint() (id string) {
 	w.t.Helper()
-	w.must(daemon.Poll(func() error {
+	w.must(wait.Until(w.t, func() error {
 		list, err := w.Admin.Checkpoints(context.Background(), api.Filter{})
 		if err != nil || len(list) != 1 {
 			return fmt.Errorf("%d checkpoints: %w", len(list), err)

@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // The timeouts of an impatient plugin, which is for the tests of remotes that fall silent. Honest remotes, and git itself,
@@ -72,7 +73,7 @@ func (p *plugin) path(elem ...string) string {
 // run starts the process and waits until it answers.
 func (p *plugin) run(c daemon.Config) {
 	p.t.Helper()
-	d, err := daemon.Start(c)
+	d, err := daemon.Start(p.t, c)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func (p *plugin) restart(settings ...string) {
 // await waits until check returns nil.
 func (p *plugin) await(what string, check func() error) {
 	p.t.Helper()
-	if err := daemon.Poll(check); err != nil {
+	if err := wait.Until(p.t, check); err != nil {
 		p.t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/tokenserver"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // serveHTTP serves h on the loopback, until the end of the test.
@@ -280,7 +280,7 @@ func TestProviderFaults(t *testing.T) {
 		t.Errorf("it was asked %d times for a Create with its Mount, want once", got)
 	}
 	v.Fail(nil)
-	if err := daemon.Poll(func() error { return p.mountAndCheck("one", head) }); err != nil {
+	if err := wait.Until(t, func() error { return p.mountAndCheck("one", head) }); err != nil {
 		t.Errorf("503, then 200: %v", err)
 	}
 	addLine("provider: 503, then 200", "")

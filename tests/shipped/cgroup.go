@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // cgroup is a memory cgroup of version 1 or 2.
@@ -103,18 +104,20 @@ func (g *cgroup) oomKills() (int, error) {
 
 // remove kills the processes that are left in the group, all of which are the plugin's, and removes
 // the group.
-func (g *cgroup) remove() error {
-	err := error(unix.EBUSY)
-	for deadline := time.Now().Add(30 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		pids, readErr := g.procs()
-		if readErr != nil {
-			return readErr
+func (g *cgroup) remove(l wait.Limit) error {
+	err := wait.Until(l, func() error {
+		pids, err := g.procs()
+		if err != nil {
+			return wait.Final(err)
 		}
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 		}
-		err = os.Remove(g.dir)
-	}
+		if err = os.Remove(g.dir); err != nil && !errors.Is(err, unix.EBUSY) {
+			err = wait.Final(err)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("remove the memory cgroup: %w", err)
 	}

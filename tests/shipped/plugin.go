@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/proc"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // Config describes the program, its files and its limits.
@@ -33,6 +34,7 @@ type Config struct {
 // Plugin is a run of the program. Its methods may be called concurrently, except Close.
 type Plugin struct {
 	*daemon.Daemon
+	limit  wait.Limit // of Start and Close
 	config Config
 	root   *root
 	group  *cgroup
@@ -45,8 +47,8 @@ type Plugin struct {
 // answers. The data are not on a loop device, because on Linux 6.18 the kernel threads of a loop
 // device wait up to two seconds for a processor that is busy with a scheduling group, such as a
 // cgroup, and all commits wait with them.
-func Start(c Config) (p *Plugin, err error) {
-	p = &Plugin{config: c}
+func Start(l wait.Limit, c Config) (p *Plugin, err error) {
+	p = &Plugin{limit: l, config: c}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -74,7 +76,7 @@ func Start(c Config) (p *Plugin, err error) {
 	if p.group != nil {
 		under = append([]string{"sh", "-ec", `echo $$ >"$0"; exec "$@"`, filepath.Join(p.group.dir, "cgroup.procs")}, under...)
 	}
-	p.Daemon, err = daemon.Start(daemon.Config{
+	p.Daemon, err = daemon.Start(l, daemon.Config{
 		Under: under, Root: dir, Program: "/usr/bin/helmdeck-repos", Dir: c.Dir, Data: filepath.Join(dir, "data"), Env: c.Env,
 		Args: []string{"-data", "/data", "-socket", "/run/docker/plugins/repos.sock", "-git", "/usr/bin/git"},
 	})
@@ -89,13 +91,13 @@ func (p *Plugin) Close() error {
 		_ = p.Kill() // it may have ended
 	}
 	if p.group != nil {
-		errs = append(errs, p.group.remove())
+		errs = append(errs, p.group.remove(p.limit))
 	}
 	if p.root != nil {
 		errs = append(errs, p.root.unmount())
 	}
 	if disk := filepath.Join(p.config.Dir, "disk"); exists(disk) {
-		errs = append(errs, testdisk.Eject(disk))
+		errs = append(errs, testdisk.Eject(p.limit, disk))
 	}
 	if errors.Join(errs...) != nil {
 		return errors.Join(errs...) // files below a mount that is left must not be deleted

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/siege"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 const (
@@ -130,7 +130,7 @@ func (b *besieged) prepare() {
 		}
 		b.repos = append(b.repos, r)
 	}
-	b.plugin, err = shipped.Start(shipped.Config{
+	b.plugin, err = shipped.Start(b, shipped.Config{
 		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Memory: 3 << 30,
 		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workLimit), fmt.Sprint("FETCH_TIMEOUT=", workLimit), "MIN_FREE=5%", "CHECKPOINT_TTL=1m"},
 	})
@@ -150,7 +150,7 @@ func (b *besieged) prepare() {
 		fmt.Printf("NO MEMORY CGROUP on this machine: the plugin may use all memory: %v\n", b.plugin.NoCgroup)
 	}
 	b.d, b.config = b.plugin.Daemon, b.plugin.Config
-	b.d.Client.Timeout = daemon.Timeout // a plugin that hangs must fail the test, not hang it
+	b.d.Client.Timeout = wait.Most(b) // a plugin that hangs must fail the test, not hang it
 	b.onMount = b.addMount
 }
 
@@ -258,7 +258,7 @@ func (b *besieged) finishSiege() {
 	if err := b.plugin.AwaitEnd(ctx, siege.OfAttacker); err != nil {
 		b.Errorf("left: %v", err)
 	}
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(b, func() error {
 		points, err := testdir.Mounts(b.config.DataDir())
 		for _, p := range points {
 			if p.Path != b.config.DataDir() {

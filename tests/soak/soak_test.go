@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // A run of five minutes must have leastMounts and leastEvicted at least, other runs in proportion.
@@ -121,7 +122,7 @@ func (s *soak) prepare() {
 		if s.d != nil {
 			_ = s.d.Kill() // it may have ended
 		}
-		if err := testdisk.Eject(disk); err != nil {
+		if err := testdisk.Eject(s, disk); err != nil {
 			s.Error(err)
 		}
 	})
@@ -172,7 +173,7 @@ func (s *soak) prepare() {
 
 func (s *soak) start() {
 	s.Helper()
-	d, err := daemon.Start(s.config)
+	d, err := daemon.Start(s, s.config)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func (s *soak) start() {
 // settle waits until the plugin's background work is done.
 func (s *soak) settle() {
 	s.Helper()
-	if err := daemon.Poll(func() error { return invariant.Structure(s.config.DataDir()) }); err != nil {
+	if err := wait.Until(s, func() error { return invariant.Structure(s.config.DataDir()) }); err != nil {
 		s.Fatalf("the data: %v", err)
 	}
 }
@@ -228,7 +229,7 @@ func (s *soak) addLost(id string) {
 // sample makes the janitor sweep until the clones are within the budget, and records the evictions. The first sweep may not
 // be enough: what was built in the last second has no size yet (see soon in internal/clone).
 func (s *soak) sample() error {
-	if err := daemon.Poll(s.sweep); err != nil {
+	if err := wait.Until(s, s.sweep); err != nil {
 		return err
 	}
 	return s.recordEvictions()
@@ -238,11 +239,11 @@ func (s *soak) sample() error {
 func (s *soak) sweep() error {
 	began := time.Now()
 	if _, err := s.d.Admin.Sweep(context.Background()); err != nil {
-		return daemon.Final(err)
+		return wait.Final(err)
 	}
 	sizes, err := s.sizes()
 	if err != nil {
-		return daemon.Final(err)
+		return wait.Final(err)
 	}
 	var total, allowed int64
 	for _, r := range s.repos {
@@ -289,7 +290,7 @@ func (s *soak) evictions() (n int64) {
 // that nothing is left. open is the number of the plugin's file descriptors at the start.
 func (s *soak) finish(open int) {
 	s.Helper()
-	if err := s.config.AwaitEmptyTrash(); err != nil {
+	if err := s.d.AwaitEmptyTrash(); err != nil {
 		s.Fatal(err)
 	}
 	s.settle()
@@ -338,7 +339,7 @@ func (s *soak) finish(open int) {
 		}
 	}
 	s.settle()
-	if err := daemon.Poll(func() error {
+	if err := wait.Until(s, func() error {
 		left, err := invariant.Descriptors(s.d.Pid())
 		// The workers' connections stay open, and those to the one server for its next question.
 		if err == nil && left > open+workers+idleToServer {

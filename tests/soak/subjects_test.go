@@ -25,6 +25,7 @@ import (
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 var subjects = flag.Int("subjects", 200, "how many subjects TestSubjects has")
@@ -100,7 +101,7 @@ func TestSubjects(t *testing.T) {
 		t.Errorf("%d clones were made again", got-clones)
 	}
 	var memory int64
-	if err := daemon.Poll(func() error { // it returns what it does not need after a while
+	if err := wait.Until(t, func() error { // it returns what it does not need after a while
 		memory = c.memory()
 		if most := empty + spareMemory + int64(*subjects)*subjectMemory; memory > most {
 			return fmt.Errorf("the plugin takes %d KiB, want at most %d: it took %d without subjects", memory>>10, most>>10, empty>>10)
@@ -139,7 +140,7 @@ func newCrowd(t *testing.T) *crowd {
 			}
 			_ = c.Kill() // it may have ended
 		}
-		if err := testdisk.Eject(c.disk); err != nil {
+		if err := testdisk.Eject(t, c.disk); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,7 +162,7 @@ func newCrowd(t *testing.T) *crowd {
 func (c *crowd) start() {
 	c.Helper()
 	dir := filepath.Dir(c.disk)
-	d, err := daemon.Start(daemon.Config{
+	d, err := daemon.Start(c, daemon.Config{
 		Program: program, Dir: dir, Data: filepath.Join(c.disk, "data"), Env: []string{"MAX_SIZE=0", "LOG_LEVEL=debug"},
 	})
 	if err != nil {
@@ -187,7 +188,7 @@ func (c *crowd) awaitSweep() {
 // settle waits until the plugin's background work is done.
 func (c *crowd) settle() {
 	c.Helper()
-	if err := errors.Join(c.AwaitEmptyTrash(), daemon.Poll(func() error { return invariant.Structure(c.DataDir()) })); err != nil {
+	if err := errors.Join(c.AwaitEmptyTrash(), wait.Until(c, func() error { return invariant.Structure(c.DataDir()) })); err != nil {
 		c.Fatal(err)
 	}
 }

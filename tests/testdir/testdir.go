@@ -1,5 +1,5 @@
 // Package testdir creates directories for tests, in which overlays can be mounted. It also lists
-// files and mounts, unmounts, and waits for a condition.
+// files and mounts, and unmounts.
 package testdir
 
 import (
@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,17 +104,6 @@ func Mounts(dir string) ([]overlay.Point, error) {
 	return slices.DeleteFunc(points, func(p overlay.Point) bool {
 		return p.Type == "tmpfs" && p.Source == "helmdeck-repos"
 	}), err
-}
-
-// Eventually polls until done returns true, and fails the test after two minutes,
-// which is long enough for a loaded machine.
-func Eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited two minutes for %s", what)
-		}
-	}
 }
 
 // Refuse makes every rename into a directory fail with EXDEV until allow is called.

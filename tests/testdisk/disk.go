@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // Ext4 creates dir and mounts a new ext4 on it; its size is in bytes, and more are arguments for
@@ -64,17 +64,18 @@ func run(commands ...[]string) error {
 	return nil
 }
 
-// unmountWait is how long the kernel may keep a filesystem busy after its last user has ended.
-const unmountWait = 2 * time.Minute
-
 // Eject unmounts everything below dir, and then dir, and deletes the image if one exists. It
 // returns an error if dir stays busy, because then some process or mount was left behind.
-func Eject(dir string) error {
+func Eject(l wait.Limit, dir string) error {
 	errs := []error{testdir.DetachBelow(dir)}
-	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
-	for deadline := time.Now().Add(unmountWait); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
-	}
+	// The kernel may keep a filesystem busy after its last user has ended.
+	err := wait.Until(l, func() error {
+		err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			err = wait.Final(err)
+		}
+		return err
+	})
 	if err != nil {
 		errs = append(errs, fmt.Errorf("unmount %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 	}
@@ -146,7 +147,7 @@ func Small(t *testing.T, fs func(dir string) error) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := Eject(dir); err != nil {
+		if err := Eject(t, dir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -157,7 +157,7 @@ func (d *Disk) Mounted(dir string) (bool, error) {
 
 // Close unmounts everything on the disk, then the disk, and deletes it.
 func (d *Disk) Close() error {
-	if err := testdisk.Eject(d.Dir); err != nil {
+	if err := testdisk.Eject(context.Background(), d.Dir); err != nil {
 		return err
 	}
 	return os.Remove(d.Dir)

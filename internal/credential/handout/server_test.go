@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 const asked = "action=get\ntimeout=900\nprotocol=https\nhost=git.example.com\npath=org/app.git\n"
@@ -188,7 +189,7 @@ func TestBounds(t *testing.T) {
 	}
 	slow := w.dial() // its request never ends
 	io.WriteString(slow, "action=get\n")
-	slow.SetReadDeadline(time.Now().Add(time.Minute))
+	slow.SetReadDeadline(time.Now().Add(wait.Most(t)))
 	if answer, err := io.ReadAll(slow); err != nil || len(answer) > 0 {
 		t.Errorf("a slow client: %q, %v", answer, err)
 	}

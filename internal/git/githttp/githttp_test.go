@@ -17,8 +17,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/git/gitserver"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestGit asks a real git server for what git itself says.
@@ -130,10 +130,10 @@ func TestReopened(t *testing.T) {
 		client.config.Go = func(f func(context.Context)) { go f(context.Background()) }
 		f.mustAsk(t, client, Remote{URL: f.URL + "/r", User: "u", Password: "secret"})
 		f.want(t, 1, "GET", "POST")
-		testdir.Eventually(t, "the connection to be opened again", func() bool {
+		wait.For(t, "the connection to be opened again", func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return len(f.requests) > 0
+			return wait.Check(len(f.requests) > 0, "no request")
 		})
 		f.want(t, 1, "GET") // without the credential
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/outbound/quarantine"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // another makes a workspace of another volume, with options beside the repository, as a world of its own.
@@ -170,21 +170,21 @@ func TestCompareGivesWay(t *testing.T) {
 		}
 	}
 	for _, lease := range leases {
-		testdir.Eventually(t, "the workspaces to be parked", func() bool { return w.m.ParkUnused(t.Context(), w.rec.Clone) == nil })
+		wait.For(t, "the workspaces to be parked", func() error { return w.m.ParkUnused(t.Context(), w.rec.Clone) })
 		p, end, err := w.open(w.withJob(t.Context(), w.rec.ID), w.rec.ID, other.rec.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		mounted := func() bool {
+		mounted := func() error {
 			_, ok, err := w.m.Join(t.Context(), lease)
-			return ok && err == nil
+			return wait.Check(ok && err == nil, "joined %t, %v", ok, err)
 		}
-		testdir.Eventually(t, "the comparison to end", func() bool { mounted(); return p.Context().Err() != nil })
+		wait.For(t, "the comparison to end", func() error { mounted(); return wait.Check(p.Context().Err() != nil, "it runs") })
 		if err := context.Cause(p.Context()); !strings.Contains(err.Error(), "is being mounted") {
 			t.Errorf("volume %q: %v", lease.Volume, err)
 		}
 		end()
-		testdir.Eventually(t, "the volume to be mounted", mounted)
+		wait.For(t, "the volume to be mounted", mounted)
 		if _, err := w.m.Release(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}

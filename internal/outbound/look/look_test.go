@@ -26,6 +26,7 @@ import (
 	"github.com/helmdeck/repos/tests/testclone"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -150,13 +151,13 @@ func TestPhases(t *testing.T) {
 		if err := errors.Join(v.Close(), v.Close()); err != nil {
 			t.Error(err)
 		}
-		testdir.Eventually(t, "the descriptors to be closed", func() bool { return descriptors(t) <= open })
+		wait.For(t, "the descriptors to be closed", func() error { n := descriptors(t); return wait.Check(n <= open, "%d, want %d", n, open) })
 	}
 	check(meta.Mounted)
 	if _, err := w.m.Release(t.Context(), workspace.Lease{Volume: "v", ID: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the workspace to be parked", func() bool { return w.m.ParkUnused(t.Context(), w.rec.Clone) == nil })
+	wait.For(t, "the workspace to be parked", func() error { return w.m.ParkUnused(t.Context(), w.rec.Clone) })
 	check(meta.Parked)
 	if mounts, err := testdir.Mounts(w.dir); err != nil || len(mounts) != 0 {
 		t.Errorf("mounted: %v, %v", mounts, err)
@@ -164,7 +165,7 @@ func TestPhases(t *testing.T) {
 	if err := w.m.End(t.Context(), "v", func(tx *meta.Tx) error { return tx.DeleteVolume("v") }); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the checkpoint", func() bool { return len(w.m.Checkpoints()) == 1 })
+	wait.For(t, "the checkpoint", func() error { return wait.Equal(len(w.m.Checkpoints()), 1) })
 	check(meta.Checkpoint)
 	if _, err := w.viewer.Open(t.Context(), "none"); !errors.As(err, new(*workspace.NoWorkspaceError)) {
 		t.Errorf("an unknown one: %v", err)

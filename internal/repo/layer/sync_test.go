@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestSync checks that a sync records that layers are durable, and that after a failure the
@@ -79,12 +79,12 @@ func TestRun(t *testing.T) {
 	w.publish(meta.Tree, "a")
 	w.restart("boot 1")
 	w.store.config.Background(w.store.Run)
-	isDurable := func(id string) func() bool {
-		return func() bool { l, _ := w.set.Get(meta.Tree, id); return l.Durable }
+	isDurable := func(id string) func() error {
+		return func() error { l, _ := w.set.Get(meta.Tree, id); return wait.Check(l.Durable, "%+v", l) }
 	}
-	testdir.Eventually(t, "a to be durable", isDurable("a"))
+	wait.For(t, "a to be durable", isDurable("a"))
 	w.publish(meta.Tree, "b")
-	testdir.Eventually(t, "b to be durable", isDurable("b"))
+	wait.For(t, "b to be durable", isDurable("b"))
 }
 
 // TestSyncAwaitsBuilds checks how long a sync waits for the layers that are being built.

@@ -12,9 +12,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/helmdeck/repos/internal/git/guard"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // again writes a text until the client has gone, and returns how many bytes that took.
@@ -80,7 +80,7 @@ func TestHostileAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Most(t))
 			defer cancel()
 			f := Fetch{Endpoint: server.URL + "/lfs", Rule: guard.Rule{Own: guard.HostPortOf(u)}, Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: oid, Size: 7}}}
 			client, temp := newClient(newGit(t), f), t.TempDir()

@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -170,10 +171,10 @@ func TestBadRequests(t *testing.T) {
 // awaitRequests waits until so many refreshes were begun or wait.
 func (w *world) awaitRequests(n int) {
 	w.T.Helper()
-	testdir.Eventually(w.T, "the refresh to begin", func() bool {
+	wait.For(w.T, "the refresh to begin", func() error {
 		w.k.mu.Lock()
 		defer w.k.mu.Unlock()
-		return w.k.called >= n
+		return wait.Check(w.k.called >= n, "%d began, want %d", w.k.called, n)
 	})
 }
 
@@ -214,7 +215,7 @@ func TestKeepReady(t *testing.T) {
 		if got := w.Server.Stats("r").Infos > 0 || running(); got != want {
 			t.Errorf("it has begun: %v, want %v", got, want)
 		}
-		testdir.Eventually(t, "the end of the refresh", func() bool { return !running() })
+		wait.For(t, "the end of the refresh", func() error { return wait.Check(!running(), "it runs") })
 	}
 	c, _ := w.mount("ref", "main")
 	commit := w.Push("main")
@@ -250,7 +251,7 @@ func TestKeepReady(t *testing.T) {
 		co.Release()
 		mounted <- co.Resolution.Commit
 	}()
-	testdir.Eventually(t, "the mount", func() bool { info, _ := c.Info(); return info.Attended })
+	wait.For(t, "the mount", func() error { info, _ := c.Info(); return wait.Check(info.Attended, "no mount waits: %+v", info) })
 	if err := w.clones.EvictClone(t.Context(), c.Key, work.StopUnattended); err == nil {
 		t.Error("evicted while a mount waits")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace/warm"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // warm warms the world's repository, with options as names and values, and returns the statuses
@@ -215,7 +216,7 @@ func TestWarmSeesPush(t *testing.T) {
 					t.Errorf("got %s, %v, want %s", res.Commit, err, commit)
 				}
 			})
-			testdir.Eventually(t, "both", func() bool { return sharing(tt.waits) == 2 })
+			wait.For(t, "both", func() error { return wait.Equal(sharing(tt.waits), 2) })
 			close(gate.Open)
 			both.Wait()
 		})
@@ -254,14 +255,14 @@ func TestWarmEndsWithItsClient(t *testing.T) {
 			<-gate.Arrived
 			if tt.other != nil {
 				go func() { second <- tt.other(t.Context(), w) }()
-				testdir.Eventually(t, "the other", func() bool { return sharing(tt.waits) == 2 })
+				wait.For(t, "the other", func() error { return wait.Equal(sharing(tt.waits), 2) })
 			}
 			goAway()
 			if err := <-first; !errors.Is(err, context.Canceled) {
 				t.Errorf("the client that went got %v", err)
 			}
 			if tt.other == nil {
-				testdir.Eventually(t, "the end of the work", func() bool { return w.data.Work.Shared() == 0 })
+				wait.For(t, "the end of the work", func() error { return wait.Equal(w.data.Work.Shared(), 0) })
 				if dirs := testdir.Names(t, w.Root+"/clones"); len(dirs) > 0 {
 					t.Errorf("left are %q", dirs)
 				}

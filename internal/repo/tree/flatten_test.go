@@ -14,15 +14,17 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testworld"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // flat waits for the flat tree that replaces t.
 func (w *world) flat(t meta.Layer) meta.Layer {
 	w.T.Helper()
 	var flat meta.Layer
-	testdir.Eventually(w.T, "the flat tree", func() (ok bool) {
+	wait.For(w.T, "the flat tree", func() error {
+		var ok bool
 		flat, ok = w.c.flat(t.Shape, t.Commit)
-		return ok
+		return wait.Check(ok, "there is none")
 	})
 	return flat
 }

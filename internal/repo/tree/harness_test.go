@@ -15,8 +15,8 @@ import (
 	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/repo/remote"
 	"github.com/helmdeck/repos/internal/work"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestMain lets the test binary be the program that checks out.
@@ -127,8 +127,8 @@ func (w *world) prepare(s Spec) *held {
 // idle waits until no work is running and all layers are measured.
 func (w *world) idle() {
 	w.T.Helper()
-	testdir.Eventually(w.T, "the end of all work", func() bool {
-		return !w.c.used.Usage().Used && len(w.c.layers.Unmeasured()) == 0
+	wait.For(w.T, "the end of all work", func() error {
+		return wait.Check(!w.c.used.Usage().Used && len(w.c.layers.Unmeasured()) == 0, "%+v, %d layers to measure", w.c.used.Usage(), len(w.c.layers.Unmeasured()))
 	})
 }
 

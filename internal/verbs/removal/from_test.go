@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/verbs"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestFreshOfFrom: a clone goes with its checkpoints and with what stands on them, and a volume without its checkpoint says so.
@@ -16,7 +16,7 @@ func TestFreshOfFrom(t *testing.T) {
 	w.create("v", "r")
 	w.mount("v", "1", "x")
 	w.unmount("v", "1")
-	testdir.Eventually(t, "the checkpoint", func() bool { return len(w.Workspaces.Checkpoints()) == 1 })
+	wait.For(t, "the checkpoint", func() error { return wait.Equal(len(w.Workspaces.Checkpoints()), 1) })
 	w.create("again", "r", "from", w.Workspaces.Checkpoints()[0].ID, "mode", "keep")
 	w.mount("again", "1", "y")
 	w.unmount("again", "1")
@@ -26,9 +26,9 @@ func TestFreshOfFrom(t *testing.T) {
 	if got, want := kinds(t, err), []string{"checkpoint v forced", "workspace again forced"}; !slices.Equal(got, want) {
 		t.Errorf("in the way %q, want %q", got, want)
 	}
-	testdir.Eventually(t, "the end of the publication of the kept workspace's cache", func() bool {
+	wait.For(t, "the end of the publication of the kept workspace's cache", func() error {
 		_, err = w.Fresh(t.Context(), key, true)
-		return err == nil || !strings.Contains(err.Error(), "publishes its cache")
+		return wait.Check(err == nil || !strings.Contains(err.Error(), "publishes its cache"), "%v", err)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/verbs"
-	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestRefusedFreshCancelsNothing checks that a Mount goes on that waits for a clone, if a kept
@@ -41,9 +41,9 @@ func TestRefusedFreshCancelsNothing(t *testing.T) {
 		_, err := w.Acquire(t.Context(), verbs.Lease{Volume: "w", ID: "1"})
 		mounted <- err
 	}()
-	testdir.Eventually(t, "the question of the mount", func() bool {
+	wait.For(t, "the question of the mount", func() error {
 		info, _ := w.Remover.config.Clones.Lookup(key).Info()
-		return info.Attended
+		return wait.Check(info.Attended, "no mount waits: %+v", info)
 	})
 	_, err = w.Fresh(t.Context(), key, true)
 	if got, want := kinds(t, err), []string{"workspace k"}; !slices.Equal(got, want) {

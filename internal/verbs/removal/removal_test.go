@@ -21,9 +21,9 @@ import (
 	"github.com/helmdeck/repos/internal/workspace/obstacle"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/invariant"
-	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testverbs"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -134,9 +134,9 @@ func kinds(t *testing.T, err error) (list []string) {
 // idle waits until no work uses a clone.
 func (w *world) idle(key string) {
 	w.t.Helper()
-	testdir.Eventually(w.t, "the end of the work on "+key, func() bool {
+	wait.For(w.t, "the end of the work on "+key, func() error {
 		info, ok := w.Remover.config.Clones.Lookup(key).Info()
-		return !ok || !info.Working
+		return wait.Check(!ok || !info.Working, "%+v", info)
 	})
 }
 
@@ -144,8 +144,8 @@ func (w *world) idle(key string) {
 // does, and checks its structure.
 func (w *world) check() {
 	w.t.Helper()
-	testdir.Eventually(w.t, "the end of the workspaces", func() bool {
-		return !slices.ContainsFunc(w.Workspaces.Workspaces(), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended })
+	wait.For(w.t, "the end of the workspaces", func() error {
+		return wait.Check(!slices.ContainsFunc(w.Workspaces.Workspaces(), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended }), "%+v", w.Workspaces.Workspaces())
 	})
 	w.Close()
 	w.Start(w.Root)
@@ -287,9 +287,9 @@ func TestFreshOfKeptInUse(t *testing.T) {
 	}
 	f.Close()
 	w.unmount("k", "2")
-	testdir.Eventually(t, "the removal", func() bool {
+	wait.For(t, "the removal", func() error {
 		_, err := w.Fresh(t.Context(), key, true)
-		return err == nil
+		return err
 	})
 	w.check()
 }
@@ -317,9 +317,9 @@ func TestFreshDuringMount(t *testing.T) {
 		_, err := w.Acquire(t.Context(), verbs.Lease{Volume: "w", ID: "1"})
 		mounted <- err
 	}()
-	testdir.Eventually(t, "the question of the mount", func() bool {
+	wait.For(t, "the question of the mount", func() error {
 		info, _ := w.Remover.config.Clones.Lookup(key).Info()
-		return info.Attended
+		return wait.Check(info.Attended, "no mount waits: %+v", info)
 	})
 	_, err := w.Fresh(t.Context(), key, false)
 	if got, want := kinds(t, err), []string{"work  forced"}; !slices.Equal(got, want) {

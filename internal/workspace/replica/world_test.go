@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testtree"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 var generous = Limits{Bytes: 1 << 30, Entries: 1 << 20, Depth: 256}
@@ -35,7 +36,7 @@ func newDisk(t testing.TB, make func(dir string) error) string {
 	t.Cleanup(func() { check(t, os.RemoveAll(base)) })
 	dir := filepath.Join(base, "disk")
 	check(t, make(dir))
-	t.Cleanup(func() { check(t, testdisk.Eject(dir)) })
+	t.Cleanup(func() { check(t, testdisk.Eject(wait.Of(t), dir)) })
 	return dir
 }
 

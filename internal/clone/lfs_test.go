@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,18 +21,25 @@ func TestSilentLFSServer(t *testing.T) {
 			short.OneOf(t, 2)
 			t.Parallel()
 			w := newWorld(t, "")
-			w.data.Close()
-			w.git.StallTimeout = 300 * time.Millisecond
-			w.start("boot 1")
 			lfs := new(lfsserver.Server)
-			if _, _, err := lfs.Commit(w.Server.Path("r"), "main", map[string]string{"model.bin": "content\n"}); err != nil {
+			_, files, err := lfs.Commit(w.Server.Path("r"), "main", map[string]string{"model.bin": "content\n"})
+			if err != nil {
 				t.Fatal(err)
 			}
 			w.Server.Route("r", lfs.Serve)
-			lfs.Hang(step, 0)
 			s := w.spec("ref", "main")
+			// The limit is also that of a fetch, so the commit is fetched before.
+			lfs.Fail(files["model.bin"].OID, http.StatusNotFound)
+			if _, err := w.clone(s).Prepare(t.Context(), s); err == nil {
+				t.Fatal("prepared without the LFS object")
+			}
+			lfs.Fail(files["model.bin"].OID, 0)
+			w.git.StallTimeout = 300 * time.Millisecond
+			w.restart("boot 1")
+			w.Server.Reset()
+			lfs.Hang(step, 0)
 			c := w.clone(s)
-			_, err := c.Prepare(t.Context(), s)
+			_, err = c.Prepare(t.Context(), s)
 			if giterror.KindOf(err) != giterror.KindTimeout || !strings.Contains(err.Error(), "nothing came for 300ms") {
 				t.Errorf("error %v, want that nothing came", err)
 			}
@@ -39,7 +47,12 @@ func TestSilentLFSServer(t *testing.T) {
 			if err := w.m.EvictClone(t.Context(), c.Key, work.StopNothing); err != nil {
 				t.Errorf("the clone can't be evicted: %v", err)
 			}
+			if got := w.Server.Stats("r").Fetches; got > 0 {
+				t.Errorf("%d fetches under the limit", got)
+			}
 			lfs.Hang(step, -1)
+			w.git.StallTimeout = 0
+			w.restart("boot 1")
 			w.prepare(s).Release()
 		})
 	}

@@ -232,16 +232,19 @@ func TestInheritedUnknown(t *testing.T) {
 
 	w, _, made = inherited(t, -1, "private", "1")
 	h := hold(t, w.root, w.m.Mountpoint(made))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if rec, ok, err := w.m.Lookup(ctx, Lease{"v", "1"}); !errors.Is(err, ErrHeld) || rec.ID != made.ID {
-		t.Errorf("a container has it, until the deadline: %+v, %v, %v", rec, ok, err)
-	}
+	long := w.m.config.HeldWait
 	w.m.config.HeldWait = 1
 	for range 2 {
 		if rec, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"}); !errors.Is(err, ErrHeld) {
 			t.Errorf("a container has it: %+v, %v, %v", rec, ok, err)
 		}
+	}
+	// The lease is lost by now, so that this Lookup only waits.
+	w.m.config.HeldWait = long
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if rec, ok, err := w.m.Lookup(ctx, Lease{"v", "1"}); !errors.Is(err, ErrHeld) || rec.ID != made.ID {
+		t.Errorf("a container has it, until the deadline: %+v, %v, %v", rec, ok, err)
 	}
 	h.end()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 func init() { groups = append(groups, sizeAttacks) }
@@ -22,7 +23,7 @@ func sizeAttacks() []attack {
 		// The control gets a small disk of its own, because it would fill any disk.
 		script: `mkdir m && mount -t tmpfs -o size=256m small m && timeout 15 git clone -q "$REPO" m/w; code=$?; umount --lazy m; exit $code`}
 	full.run = func(s *scene) {
-		s.mountTwice(map[string]string{"repo": manyOfOne(s.T, s.volume, s.trap)})
+		s.mountInTheEnd(map[string]string{"repo": manyOfOne(s.T, s.volume, s.trap)})
 		if s.outcome != "refused" || !strings.Contains(s.said.String(), "out of disk") {
 			s.Errorf("the mount was %s, want it refused because of the full disk: %s", s.outcome, s.said.String())
 		}
@@ -38,6 +39,26 @@ func sizeAttacks() []attack {
 		}
 	}
 	return all
+}
+
+// mountInTheEnd is mountTwice for a checkout that may take longer than MOUNT_WAIT: it mounts again until no work goes on.
+func (s *scene) mountInTheEnd(options map[string]string) {
+	s.Helper()
+	if err := s.create(options); err != nil {
+		s.outcome = "refused"
+		return
+	}
+	wait.For(s, "the end of the checkout", func() error {
+		tree, err := s.mount("first")
+		if err == nil {
+			s.outcome = "mounted"
+			s.wantTree(tree)
+			s.unmount("first")
+			return nil
+		}
+		s.outcome = "refused"
+		return wait.Check(!strings.Contains(err.Error(), "continues in the background"), "%v", err)
+	})
 }
 
 // manyOfOne makes a repository with many names for one large file. The file has no zeros, because

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // metricsAddr returns the address at which the plugin serves METRICS_ADDR, as its log names it.
@@ -114,7 +114,7 @@ func TestSlowScrapers(t *testing.T) {
 		t.Errorf("the stop waited for a scraper: %s", line)
 	}
 	for _, conn := range open {
-		if err := conn.SetDeadline(time.Now().Add(daemon.Timeout)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(wait.Most(t))); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // TestMainJob does on one engine what the plugin is for: it is installed from a registry, gives containers of two subjects
@@ -58,7 +59,7 @@ type job struct {
 func install(t *testing.T) *engine {
 	t.Helper()
 	r := newRegistry(t)
-	e, err := setUp(dockerd.New, nil, (*engine).importImage)
+	e, err := setUp(t, dockerd.New, nil, (*engine).importImage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func (j *job) evict() {
 func (j *job) prune(subject string) {
 	j.t.Helper()
 	j.awaitReclaimed(j.t, subject)
-	eventually(j.t, "the eviction of the clones of "+subject, func() error {
+	wait.For(j.t, "the eviction of the clones of "+subject, func() error {
 		r, err := j.admin(j.t).Prune(j.t.Context(), api.Prune{All: true, Checkpoints: true, Subject: subject})
 		if left := j.clones(j.t, subject); err == nil && len(left) > 0 {
 			err = fmt.Errorf("%q are left of %+v", left, r)

@@ -4,7 +4,7 @@ MAKEFLAGS += --no-print-directory
 
 # Variables that a user may set, for the scripts and programs below.
 export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
-export FORCE
+export FORCE FRESH
 export VERSION KEY REGISTRY LATEST DIRTY
 
 .PHONY: help needs needs-build needs-install needs-demo needs-release needs-recipes build build-csi rootfs lock plugin image cli deb install install-cli uninstall release publish demo check test test-all test-demo test-hostile test-remotes test-crash test-checkpoints test-soak test-load test-engines test-release test-recipes test-kubernetes test-quota fuzz bench reference performance lint clean
@@ -185,7 +185,7 @@ deb: ## make the Debian packages of the command and of the service for Podman: b
 
 # FORCE=1 applies here only if this target is named on the command line: in "make install FORCE=1" it concerns
 # containers.
-rootfs: needs-build ## make the plugin's root filesystem from locked Debian packages (as root); ARCH=arm64, MIRROR=url, STRICT=1 for locked versions or none, FORCE=1 to build it again
+rootfs: needs-build ## make the plugin's root filesystem from locked Debian packages (as root); ARCH=arm64, MIRROR=url, STRICT=1 for locked versions or none, FORCE=1 to build it again, FRESH=1 without the user's cache
 	@FORCE=$(if $(filter rootfs,$(MAKECMDGOALS)),$(FORCE)) rootfs/build
 
 lock: needs-build ## lock the current versions of these packages: rootfs/lock.amd64 and lock.arm64 (as root); MIRROR=url
@@ -198,5 +198,5 @@ needs: ## install the programs that the tests need besides Docker Engine, Go and
 needs-build needs-install needs-demo needs-release needs-recipes:
 	@rootfs/needs $(@:needs-%=%)
 
-clean: ## delete build/; the installed plugin stays
+clean: ## delete build/; the installed plugin stays, and so does ~/.cache/helmdeck-repos
 	@rm -rf build

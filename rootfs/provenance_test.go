@@ -214,13 +214,14 @@ func TestLockedVersionIsGone(t *testing.T) {
 		lines = append(lines, line)
 	}
 	out := testdir.New(t, "gone")
-	old := filepath.Join(out, "lock")
+	old, cache := filepath.Join(out, "lock"), filepath.Join(out, "cache")
 	if err := os.WriteFile(old, []byte(strings.Join(lines, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	run := func(strict string) (string, error) {
 		cmd := exec.Command("./build")
-		cmd.Env = append(os.Environ(), "ARCH=amd64", "OUT="+out, "LOCK="+old, "FORCE=", "STRICT="+strict)
+		cmd.Env = append(os.Environ(), "ARCH=amd64", "OUT="+out, "LOCK="+old, "FORCE=", "FRESH=", "STRICT="+strict)
+		cmd.Env = append(cmd.Env, cacheIn(t, cache)...)
 		said, err := cmd.CombinedOutput()
 		return string(said), err
 	}
@@ -229,6 +230,9 @@ func TestLockedVersionIsGone(t *testing.T) {
 	}
 	if said, err := run(""); err != nil || !strings.Contains(said, "WARNING") || !strings.Contains(said, "dash 0.0.1") {
 		t.Errorf("without STRICT: %v: %s", err, said)
+	}
+	if _, err := os.Stat(filepath.Join(cache, "helmdeck-repos")); err == nil {
+		t.Error("a build of other versions than the locked ones is in the user's cache")
 	}
 	// A release does not take what that build left.
 	if said, err := run("1"); err == nil {

@@ -22,7 +22,7 @@ func TestReleaseForKubernetes(t *testing.T) {
 	t.Setenv("SELF", self)
 	root := project(t, `.PHONY: rootfs build build-csi cli
 rootfs:
-	@mkdir -p build && tar -cf build/rootfs-$(ARCH).tar -T /dev/null && : >build/rootfs-$(ARCH).files
+	@test "$(FRESH)" = 1 && mkdir -p build && tar -cf build/rootfs-$(ARCH).tar -T /dev/null && : >build/rootfs-$(ARCH).files
 build:
 	@cp "$(SELF)" "$(PROGRAM)"
 build-csi:

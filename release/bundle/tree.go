@@ -76,7 +76,7 @@ func (r *release) make(ctx context.Context, env []string, args ...string) error 
 }
 
 // environment is the process's environment without what would change the programs that are compiled, and without the
-// variables of the make that runs this.
+// variables of the make that runs this. With FRESH a root filesystem does not come from the user's cache.
 func environment() []string {
 	var kept []string
 	for _, v := range os.Environ() {
@@ -87,5 +87,5 @@ func environment() []string {
 			kept = append(kept, v)
 		}
 	}
-	return append(kept, "GOAMD64=v1", "GOARM64=v8.0")
+	return append(kept, "GOAMD64=v1", "GOARM64=v8.0", "FRESH=1")
 }

@@ -39,7 +39,7 @@ func TestReleaseTwice(t *testing.T) {
 		t.Skip("it takes long")
 	}
 	for _, arch := range bundle.Architectures {
-		if out, err := exec.Command("make", "-C", projectDir, "rootfs", "ARCH="+arch).CombinedOutput(); err != nil {
+		if out, err := exec.Command("make", "-C", projectDir, "rootfs", "ARCH="+arch, "FRESH=1").CombinedOutput(); err != nil {
 			t.Fatalf("make rootfs: %v: %s", err, out)
 		}
 	}

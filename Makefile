@@ -142,13 +142,18 @@ publish: ## push the plugins of build/release/VERSION to a registry, and the ima
 	@build/make-release publish -version "$$VERSION" -repository "$$REGISTRY" -latest "$$LATEST"
 
 plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (as root)
-	@rootfs/assemble
+	@rootfs/assemble && { cat build/helmdeck-repos.sources && $(note) rootfs; } >build/plugin.sources
+
+# Tests compare what they find in build/ with the sources (tests/built). "noted" runs a command that makes an output, and
+# writes beside it what it is made of, unless the output is for another place.
+note = GOOS= GOARCH= go run -buildvcs=false ./tests/built/note
+noted = $(if $(filter build/$(1),$(2)),sources=$$($(note) $(1)) && rm -f $(2).sources && $(3) && echo "$$sources" >$(2).sources,$(3))
 
 compile = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(or $(VERSION),dev)'
 
 PROGRAM = build/helmdeck-repos
 build: ## compile the plugin's program: build/helmdeck-repos, static
-	@$(if $(ARCH),GOARCH=$(ARCH)) $(compile) -o $(PROGRAM) ./plugin
+	@$(call noted,helmdeck-repos,$(PROGRAM),$(if $(ARCH),GOARCH=$(ARCH)) $(compile) -o $(PROGRAM) ./plugin)
 
 # grpcnotrace leaves out 4 MB for pages that nobody serves.
 build-csi: ## compile the program of the CSI driver, which is the plugin's with a server for kubelet: build/helmdeck-repos, static
@@ -161,7 +166,7 @@ compile_cli = CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false \
 
 COMMAND = build/docker-repos
 cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=arm64 for engines of other architectures too
-	@$(compile_cli) -o $(abspath $(COMMAND)) .
+	@$(call noted,docker-repos,$(COMMAND),$(compile_cli) -o $(abspath $(COMMAND)) .)
 	@for arch in $(RELAYS); do GOOS=linux GOARCH=$$arch $(compile_cli) -o ../build/repos-linux-$$arch . || exit; done
 
 # ARCH is an architecture as Debian names it, and, for these two, as Go does.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/tests/built"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
@@ -49,6 +50,13 @@ func prepare() error {
 		return err
 	}
 	if err := dockerd.Choose(); err != nil {
+		return err
+	}
+	outputs := []string{built.Command}
+	if os.Getenv("PLUGIN_DIR") == "" {
+		outputs = append(outputs, built.Plugin)
+	}
+	if err := built.Check(outputs...); err != nil {
 		return err
 	}
 	for _, program := range []string{"dockerd", "docker", "containerd", "git", "busybox", "ip"} {

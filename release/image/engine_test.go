@@ -20,6 +20,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/release/bundle"
 	"github.com/helmdeck/repos/release/image"
+	"github.com/helmdeck/repos/tests/built"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -39,13 +40,16 @@ func TestMain(m *testing.M) {
 // pushed makes the plugin that make plugin has built, and pushes it to a registry on loopback.
 func pushed(t *testing.T) (repository string) {
 	t.Helper()
+	if err := built.Check(built.Program, built.Command); err != nil {
+		t.Fatal(err)
+	}
 	config, err := os.ReadFile("../../config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	program, err := os.ReadFile(filepath.Join(build, "helmdeck-repos"))
 	if err != nil {
-		t.Fatalf("run make plugin first: %v", err)
+		t.Fatal(err)
 	}
 	rootfs, err := os.Open(rootfsTar(t))
 	if err != nil {

@@ -6,12 +6,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/built"
 )
 
 // TestCommand checks that the operator's command finds the driver in whose container it runs: there is no engine, and the
 // driver's environment is the command's.
 func TestCommand(t *testing.T) {
 	t.Parallel()
+	if err := built.Check(built.Command); err != nil {
+		t.Fatal(err)
+	}
 	w := newWorld(t)
 	w.publish(aPod)
 	// In the cluster the driver serves no engine, and has its admin socket there.
@@ -20,7 +25,7 @@ func TestCommand(t *testing.T) {
 	cmd.Env = []string{"HOME=" + t.TempDir(), "DOCKER_HOST=unix://" + filepath.Join(t.TempDir(), "none.sock"), "CSI_ENDPOINT=unix://" + w.endpoint()}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), aPod.namespace+"/"+aPod.name) {
-		t.Errorf("run make cli first: got %s, %v; want the lease of the pod", out, err)
+		t.Errorf("got %s, %v; want the lease of the pod", out, err)
 	}
 	w.unpublish(aPod)
 }

@@ -15,12 +15,12 @@ package differential
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/built"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/shipped"
 )
@@ -35,6 +35,9 @@ const memory = 8 << 30
 
 func TestMain(m *testing.M) {
 	daemon.Main("diff", nil, func(scratch, program string) (code int, err error) {
+		if err := built.Check(built.Plugin); err != nil {
+			return 1, err
+		}
 		if err := daemon.DoubleParallel(); err != nil {
 			return 1, err
 		}
@@ -49,7 +52,7 @@ func TestMain(m *testing.M) {
 		if plugin, err = shipped.Start(context.Background(), shipped.Config{
 			Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "plugin"), Memory: memory,
 		}); err != nil {
-			return 1, fmt.Errorf("%w: run make plugin first", err)
+			return 1, err
 		}
 		code = m.Run()
 		return code, errors.Join(plugin.Stop(), plugin.Close())

@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/built"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -29,10 +30,10 @@ const command = "../../build/docker-repos"
 var program string
 
 func TestMain(m *testing.M) {
-	daemon.Main("doctor", nil, func(_, built string) (int, error) {
-		program = built
-		if _, err := os.Stat(command); err != nil {
-			return 1, fmt.Errorf("no command: run make cli first: %w", err)
+	daemon.Main("doctor", nil, func(_, path string) (int, error) {
+		program = path
+		if err := built.Check(built.Command); err != nil {
+			return 1, err
 		}
 		return m.Run(), nil
 	})

@@ -38,6 +38,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/built"
 )
 
 // scratch is the directory for all files of this run. It is not below the checkout, because a
@@ -93,6 +94,11 @@ func TestMain(m *testing.M) {
 func prepare() error {
 	if os.Geteuid() != 0 {
 		return errors.New("run the tests as root: they mount")
+	}
+	if os.Getenv("HELMDECK_REPOS") == "" {
+		if err := built.Check(built.Program, built.Plugin); err != nil {
+			return err
+		}
 	}
 	unix.Umask(0)
 	out, err := exec.Command("git", "version").Output()

@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/sshserver"
+	"github.com/helmdeck/repos/tests/built"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -19,8 +20,11 @@ import (
 var scratch, program string
 
 func TestMain(m *testing.M) {
-	daemon.Main("image", nil, func(dir, built string) (int, error) {
-		scratch, program = dir, built
+	daemon.Main("image", nil, func(dir, path string) (int, error) {
+		scratch, program = dir, path
+		if err := built.Check(built.Plugin); err != nil {
+			return 1, err
+		}
 		return m.Run(), nil
 	})
 }
@@ -50,7 +54,7 @@ func copyImage(t *testing.T, name string) string {
 	t.Helper()
 	to := filepath.Join(scratch, name)
 	if out, err := exec.Command("cp", "-a", "../../build/plugin/rootfs", to).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s: run make plugin first", err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
 	return to
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/built"
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/siege"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -129,6 +130,9 @@ func (b *besieged) prepare() {
 			b.Fatal(err)
 		}
 		b.repos = append(b.repos, r)
+	}
+	if err := built.Check(built.Plugin); err != nil {
+		b.Fatal(err)
 	}
 	b.plugin, err = shipped.Start(b, shipped.Config{
 		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Memory: 3 << 30,

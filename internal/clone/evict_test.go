@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -74,6 +75,9 @@ func TestEvictClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantBusy(t, "held", evict(), "workspaces or checkpoints")
+	w.idle(c)
+	clear := func(context.Context, func() error) error { return nil } // and a workspace is made meanwhile
+	wantBusy(t, "held after clear", w.m.ClearClone(t.Context(), c.Key, work.StopNothing, clear, forget), "made of it meanwhile")
 	co.Release()
 	release, err := c.Use(t.Context())
 	if err != nil {

@@ -232,6 +232,9 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 			if got := w.m.Leases("v"); len(got) > 0 || len(w.m.records.all) > 0 {
 				t.Errorf("leases left: %+v, %+v", got, w.m.records.all)
 			}
+			if got := w.records(); len(got) > 0 {
+				t.Errorf("records left: %+v", got)
+			}
 		})
 	}
 }

@@ -169,6 +169,35 @@ func TestFetchIsNotSaved(t *testing.T) {
 	}
 }
 
+// A store has its name, and all that its record says of it, when the record is saved: a crash leaves no record of a store
+// that is not there.
+func TestStoreIsThereBeforeItsRecord(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	save, seen := h.r.config.Save, make(map[string]bool)
+	h.r.config.Save = func() error {
+		for name, store := range h.r.Stores() {
+			refs, err := h.r.config.Git.Refs(h.r.StoreDir(name))
+			if err != nil || snapshot(refs, store.Head) != store.Snapshot {
+				t.Errorf("the store %s is recorded, and has the refs %v, %v", name, refs, err)
+			}
+			seen[name] = true
+		}
+		return save()
+	}
+	h.resolve(h.coldSource("main"))
+	s := h.source("main")
+	h.resolve(s)
+	s.History.Depth = 1
+	h.resolve(s)
+	h.push("1") // into stores that are there
+	h.resolve(s)
+	h.resolve(h.source("main"))
+	if got, want := slices.Sorted(maps.Keys(seen)), []string{"cold", "depth-1", "full"}; !slices.Equal(got, want) {
+		t.Errorf("saved %q, want %q", got, want)
+	}
+}
+
 // After a first fetch that fails, RemoveDir is called.
 func TestFirstFetchFails(t *testing.T) {
 	t.Parallel()

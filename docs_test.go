@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 // known is what pages may name.

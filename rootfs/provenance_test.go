@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/tests/environ"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -27,7 +28,7 @@ func build(t *testing.T, arch string, env ...string) (archive, files []byte) {
 	t.Helper()
 	out := testdir.New(t, "rootfs-"+arch)
 	cmd := exec.Command("./build")
-	cmd.Env = append(os.Environ(), "ARCH="+arch, "OUT="+out, "FORCE=1", "STRICT=", "LOCK=", "SOURCE_DATE_EPOCH=")
+	cmd.Env = append(environ.Downloading(), "ARCH="+arch, "OUT="+out, "FORCE=1", "STRICT=", "LOCK=", "SOURCE_DATE_EPOCH=")
 	cmd.Env = append(cmd.Env, env...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("rootfs/build of %s: %v: %s", arch, err, said)
@@ -220,7 +221,7 @@ func TestLockedVersionIsGone(t *testing.T) {
 	}
 	run := func(strict string) (string, error) {
 		cmd := exec.Command("./build")
-		cmd.Env = append(os.Environ(), "ARCH=amd64", "OUT="+out, "LOCK="+old, "FORCE=", "FRESH=", "STRICT="+strict)
+		cmd.Env = append(environ.Downloading(), "ARCH=amd64", "OUT="+out, "LOCK="+old, "FORCE=", "FRESH=", "STRICT="+strict)
 		cmd.Env = append(cmd.Env, cacheIn(t, cache)...)
 		said, err := cmd.CombinedOutput()
 		return string(said), err

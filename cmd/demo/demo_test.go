@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 // TestSample checks that the sample is the same each time, even if another program uses its address, that it counts,

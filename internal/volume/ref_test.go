@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 func TestParseRef(t *testing.T) {

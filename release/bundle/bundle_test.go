@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/release/bundle"
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 // project makes a directory with a Makefile, and commits it.

@@ -22,6 +22,7 @@ import (
 	"github.com/helmdeck/repos/release/bundle"
 	"github.com/helmdeck/repos/release/image"
 	"github.com/helmdeck/repos/release/sbom"
+	"github.com/helmdeck/repos/tests/environ"
 )
 
 var (
@@ -37,6 +38,10 @@ const projectDir = "../.."
 func TestReleaseTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
+	}
+	for _, variable := range environ.Proxies() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
 	}
 	for _, arch := range bundle.Architectures {
 		if out, err := exec.Command("make", "-C", projectDir, "rootfs", "ARCH="+arch, "FRESH=1").CombinedOutput(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/environ"
 	"github.com/helmdeck/repos/tests/wait"
 )
 
@@ -30,7 +31,7 @@ func Build(dir string, tags ...string) (string, error) {
 	}
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", program, module+"/plugin")
 	cmd.Dir = strings.TrimSpace(string(root))
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(environ.Downloading(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the plugin: %w\n%s", err, out)

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/environ"
 )
 
 // version is that of the packages in the tests: no release has it.
@@ -50,7 +52,7 @@ func build(run func() int) (int, error) {
 // makePackages runs make deb for this machine's architecture, and moves the packages to dir.
 func makePackages(dir string, env ...string) error {
 	cmd := exec.Command("make", "-C", "../..", "deb", "VERSION="+version)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(environ.Downloading(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make deb: %w\n%s", err, out)
 	}

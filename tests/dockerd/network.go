@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/tests/environ"
 )
 
 // handover is the environment variable in which Isolate hands the descriptor of the machine's
@@ -59,7 +61,7 @@ func again() error {
 	if err != nil {
 		return err
 	}
-	return unix.Exec(self, os.Args, append(os.Environ(), handover+"="+strconv.Itoa(old)))
+	return unix.Exec(self, os.Args, append(environ.Downloading(), handover+"="+strconv.Itoa(old)))
 }
 
 // startLoopback sets the loopback interface of this thread's network namespace up.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/helmdeck/repos/tests/environ"
 )
 
 // world is the cluster with what the scenarios need.
@@ -114,7 +116,9 @@ var scenarios = []scenario{
 // newWorld starts a git server and a cluster with the images of the pods.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	programs, err := exec.Command("./build").Output()
+	build := exec.Command("./build")
+	build.Env = environ.Downloading()
+	programs, err := build.Output()
 	if err != nil {
 		t.Fatalf("build: %v: run tests/kubernetes/build", err)
 	}

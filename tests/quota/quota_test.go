@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/environ"
 )
 
 var (
@@ -74,7 +75,7 @@ func TestQuota(t *testing.T) {
 func bootWith(t *testing.T, kinds string, arguments []string) {
 	var log bytes.Buffer
 	boot := exec.Command("./boot", arguments...)
-	boot.Env = append(os.Environ(), "KINDS="+kinds)
+	boot.Env = append(environ.Downloading(), "KINDS="+kinds)
 	boot.Stdout, boot.Stderr = &log, &log
 	if testing.Verbose() {
 		boot.Stdout, boot.Stderr = io.MultiWriter(os.Stdout, &log), os.Stderr

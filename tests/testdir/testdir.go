@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/overlay"
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 // New creates a directory that everyone may read, on a filesystem that can hold an

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 // sample starts a server with one small repository, `app`, and returns main's commit id.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 // TestLeaveOut runs the commands with which docs/how-to/caches.md leaves the caches out, as far as the machine has the

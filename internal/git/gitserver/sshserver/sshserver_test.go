@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	_ "github.com/helmdeck/repos/tests/environ"
 )
 
 type user struct {

@@ -27,7 +27,7 @@ var Systems = []System{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64
 func (r *release) command(ctx context.Context) error {
 	var relays, all []image.File
 	for _, s := range r.Systems {
-		code, err := r.compile(ctx, s)
+		code, err := r.compileCommand(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -58,15 +58,20 @@ func (r *release) command(ctx context.Context) error {
 	return r.write("docker-repos.spdx.json", document)
 }
 
-// compile returns the command for a system.
-func (r *release) compile(ctx context.Context, s System) ([]byte, error) {
-	program := filepath.Join(r.dir, ".program")
-	err := r.make(ctx, []string{"GOOS=" + s.OS, "GOARCH=" + s.Arch}, "cli", "VERSION="+r.Version, "RELAYS=", "COMMAND="+program)
-	if err != nil {
+// compile returns the program for a system that a target of the Makefile makes. output is the variable that names its file.
+func (r *release) compile(ctx context.Context, s System, output string, target ...string) ([]byte, error) {
+	path := filepath.Join(r.dir, ".program")
+	target = append(target, "VERSION="+r.Version, output+"="+path)
+	if err := r.make(ctx, []string{"GOOS=" + s.OS, "GOARCH=" + s.Arch}, target...); err != nil {
 		return nil, err
 	}
-	code, err := os.ReadFile(program)
-	return code, errors.Join(err, os.Remove(program))
+	code, err := os.ReadFile(path)
+	return code, errors.Join(err, os.Remove(path))
+}
+
+// compileCommand returns the operator's command for a system, without relays.
+func (r *release) compileCommand(ctx context.Context, s System) ([]byte, error) {
+	return r.compile(ctx, s, "COMMAND", "cli", "RELAYS=")
 }
 
 type archiver func(w io.Writer, files []image.File, at time.Time) error

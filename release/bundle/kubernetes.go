@@ -73,12 +73,12 @@ func (r *release) kubernetes(ctx context.Context) error {
 
 // container makes the image of an architecture.
 func (r *release) container(ctx context.Context, name, arch string) error {
-	program, err := r.program(ctx, arch, "build-csi")
+	program, err := r.compile(ctx, System{"linux", arch}, "PROGRAM", "build-csi")
 	if err != nil {
 		return err
 	}
 	if r.commands[arch] == nil {
-		code, err := r.compile(ctx, System{"linux", arch})
+		code, err := r.compileCommand(ctx, System{"linux", arch})
 		if err != nil {
 			return err
 		}

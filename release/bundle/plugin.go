@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +25,7 @@ func (r *release) plugin(ctx context.Context, arch string) error {
 	if err := r.make(ctx, nil, target...); err != nil {
 		return err
 	}
-	program, err := r.program(ctx, arch, "build")
+	program, err := r.compile(ctx, System{"linux", arch}, "PROGRAM", "build")
 	if err != nil {
 		return err
 	}
@@ -54,17 +53,6 @@ func (r *release) plugin(ctx context.Context, arch string) error {
 
 // rootfs returns the path of what make rootfs has made for an architecture, without the ends .tar and .files.
 func (r *release) rootfs(arch string) string { return filepath.Join(r.Root, "build/rootfs-"+arch) }
-
-// program returns what a target of the Makefile compiles for Linux: the plugin's program, or that of the driver for
-// Kubernetes.
-func (r *release) program(ctx context.Context, arch, target string) ([]byte, error) {
-	path := filepath.Join(r.dir, ".program")
-	if err := r.make(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, target, "VERSION="+r.Version, "PROGRAM="+path); err != nil {
-		return nil, err
-	}
-	code, err := os.ReadFile(path)
-	return code, errors.Join(err, os.Remove(path))
-}
 
 func assemble(r *release, rootfs string, program []byte) (v1.Image, error) {
 	config, err := os.ReadFile(filepath.Join(r.Root, "config.json"))

@@ -28,7 +28,7 @@ type Features struct {
 const probeDir = ".overlay-probe"
 
 // busyTries and busyPause bound how long Probe waits for other processes to drop
-// accidental copies of its mount.
+// accidental copies of its descriptor.
 const (
 	busyTries = 40
 	busyPause = 50 * time.Millisecond
@@ -68,6 +68,9 @@ func probe(root string) (Features, error) {
 	}
 	f.Volatile = err == nil
 	if err := try(filepath.Join(root, "basic"), Spec{Volatile: f.Volatile}, checkBasics); err != nil {
+		return Features{}, err
+	}
+	if err := checkFree(filepath.Join(root, "free")); err != nil {
 		return Features{}, err
 	}
 	err = try(filepath.Join(root, "metacopy"), Spec{Volatile: f.Volatile, Metacopy: true}, checkMetacopy)
@@ -127,22 +130,30 @@ func try(dir string, s Spec, check func(dir string) error) error {
 	if derr == nil {
 		derr = release()
 	}
-	if err != nil || derr != nil {
-		return errors.Join(err, derr)
+	return errors.Join(err, derr)
+}
+
+// checkFree checks that an upper counts as free when its overlay has ended. The overlays are those that Busy makes,
+// which have no mount: a container that starts has a copy of every mount until it has cleaned up, so an overlay with a
+// mount may count as in use for as long as the machine is busy.
+func checkFree(dir string) error {
+	upper, scratch := filepath.Join(dir, "upper"), filepath.Join(dir, "scratch")
+	if err := os.MkdirAll(upper, 0o700); err != nil {
+		return err
 	}
-	if check == nil {
-		return nil
+	if busy, err := Busy(upper, scratch); err != nil {
+		return err
+	} else if busy {
+		return errors.New("a new directory counts as in use")
 	}
-	scratch := filepath.Join(dir, "scratch")
-	busy, err := Busy(s.Upper, scratch)
-	// A container that starts, or a process that forks, briefly holds a copy of the
-	// mount.
+	busy, err := Busy(upper, scratch)
+	// A process that forks has a copy of the descriptor until it executes its program.
 	for try := 0; err == nil && busy && try < busyTries; try++ {
 		time.Sleep(busyPause)
-		busy, err = Busy(s.Upper, scratch)
+		busy, err = Busy(upper, scratch)
 	}
 	if err == nil && busy {
-		err = errors.New("an overlay without a mount counts as in use")
+		err = errors.New("an overlay that has ended counts as in use")
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -35,6 +36,47 @@ func TestProbe(t *testing.T) {
 			t.Errorf("left: %v, %v", points, err)
 		}
 	}
+}
+
+// TestProbeAmongOthers checks that mount namespaces that are made during a Probe, and keep their copies of its mounts,
+// do not make it fail.
+func TestProbeAmongOthers(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	propagate(t, dir, unix.MS_PRIVATE) // or the copies would be unmounted with the mounts
+	probed, end := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		made := make(chan error)
+		for range 500 {
+			select {
+			case <-probed:
+				return
+			default:
+			}
+			others.Go(func() {
+				runtime.LockOSThread() // without unlocking: the thread and its namespace end with the goroutine
+				made <- unix.Unshare(unix.CLONE_NEWNS)
+				<-end
+			})
+			if err := <-made; err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 3 {
+		if _, err := Probe(dir); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(probed)
+	close(end)
+	others.Wait()
 }
 
 func TestProbeRefuses(t *testing.T) {

@@ -234,7 +234,8 @@ func (w *ownedWriter) packedRefs(path string, refs []gitref.PackedRef) {
 
 // linkPacks links the complete packs of from into to: those with an index, which git
 // writes last. It returns how many these are, and copies .promisor, the mark of a partial clone's pack, because only
-// its owner may read the original.
+// its owner may read the original. A .keep beside each makes git leave it as it is: git gc in a workspace would otherwise
+// write all that the clone has into the workspace.
 func (w *ownedWriter) linkPacks(from, to string) (linked int, err error) {
 	indexes, err := filepath.Glob(filepath.Join(from, "pack-*.idx"))
 	if err != nil {
@@ -247,6 +248,7 @@ func (w *ownedWriter) linkPacks(from, to string) (linked int, err error) {
 		} else if !os.IsNotExist(err) {
 			return 0, err
 		}
+		w.file(filepath.Join(to, name+".keep"), []byte("shared with other workspaces\n"))
 		for _, ext := range []string{".pack", ".idx"} {
 			err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
 			if os.IsNotExist(err) {
@@ -260,9 +262,9 @@ func (w *ownedWriter) linkPacks(from, to string) (linked int, err error) {
 	return len(indexes), nil
 }
 
-// gitConfig returns the configuration that `git clone` writes, the filter of git-lfs, and
-// two settings of ours that turn automatic maintenance off: a single commit in a repository
-// of many packs would otherwise rewrite all of them into the workspace.
+// gitConfig returns the configuration that `git clone` writes, and the filter of git-lfs. In a partial clone two
+// settings turn automatic maintenance off: git repacks what a promisor sent whether its pack is kept or not, and that is
+// all that the clone has.
 func gitConfig(s Spec, format, ref string) []byte {
 	var b bytes.Buffer
 	version, extensions := 0, ""
@@ -282,7 +284,9 @@ func gitConfig(s Spec, format, ref string) []byte {
 	}
 	fmt.Fprintf(&b, "[core]\n\trepositoryformatversion = %d\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n", version)
 	b.WriteString(extensions)
-	b.WriteString("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+	if s.History.NoBlobs {
+		b.WriteString("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+	}
 	b.WriteString(lfs.FilterConfig(s.Files.NoLFS))
 	fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", quoteConfig(s.URL.String()))
 	if s.History.NoBlobs {

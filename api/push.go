@@ -54,13 +54,26 @@ func (o Outbound) Push(ctx context.Context, p Push, progress func(Progress)) (Pu
 	return operate[PushResult](ctx, o.c, o.path+"/push", p, progress)
 }
 
-// Bundle writes a git bundle with the commits of a branch to w or, if branch is empty, of all
-// branches that have commits that the volume did not begin with. After an error w may have a part of
+// Bundle selects what a bundle has.
+type Bundle struct {
+	Branch string // of the workspace; empty: all that have commits that the volume did not begin with
+	// WithoutLFS makes the bundle without the checks about git-lfs, which are those of a push: a bundle
+	// has no LFS objects.
+	WithoutLFS bool
+}
+
+// Bundle writes a git bundle with the commits of a workspace to w. After an error w may have a part of
 // it.
-func (o Outbound) Bundle(ctx context.Context, branch string, w io.Writer) (bytes int64, err error) {
-	path := o.path + "/bundle"
-	if branch != "" {
-		path += "?branch=" + url.QueryEscape(branch)
+func (o Outbound) Bundle(ctx context.Context, b Bundle, w io.Writer) (bytes int64, err error) {
+	path, query := o.path+"/bundle", make(url.Values)
+	if b.Branch != "" {
+		query.Set("branch", b.Branch)
+	}
+	if b.WithoutLFS {
+		query.Set("without_lfs", "true")
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
 	}
 	res, err := o.c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,7 @@ func TestPush(t *testing.T) {
 		return wait.Check(err == nil && len(list) == 1, "%+v, %v", list, err)
 	})
 	var bundle bytes.Buffer
-	n, err := p.admin().Outbound(id).Bundle(ctx, "", &bundle)
+	n, err := p.admin().Outbound(id).Bundle(ctx, api.Bundle{}, &bundle)
 	if err != nil || n != int64(bundle.Len()) {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
@@ -121,11 +122,20 @@ func TestPush(t *testing.T) {
 	}
 	lfs := commit(again, "lfs")
 	_, err = push(p.workspaceOf("v"), api.Push{})
-	wantStatus(err, 422, "1 LFS pointers whose objects are not pushed, such as abab")
+	wantStatus(err, 422, "1 LFS pointers whose objects are neither pushed nor in a bundle, such as abab")
 	if _, err = push(p.workspaceOf("v"), api.Push{WithoutLFS: true}); err != nil {
 		t.Error(err)
 	}
 	wantAt("lfs", lfs)
+	testgit.GitAny(t, again, "switch", "-q", "--detach", "HEAD^")
+	commit(again, "first") // so that the pointer is neither on the first branch nor on the one that is checked out
+	_, err = p.admin().Outbound(p.workspaceOf("v")).Bundle(ctx, api.Bundle{}, io.Discard)
+	wantStatus(err, 422, "1 LFS pointers whose objects are neither pushed nor in a bundle, such as abab")
+	for _, want := range []api.Bundle{{Branch: "first"}, {WithoutLFS: true}} {
+		if _, err := p.admin().Outbound(p.workspaceOf("v")).Bundle(ctx, want, io.Discard); err != nil {
+			t.Errorf("%+v: %v", want, err)
+		}
+	}
 
 	if got := p.glob("quarantine/*"); len(got) > 0 {
 		t.Errorf("left in the quarantine: %q", got)
@@ -152,7 +162,7 @@ func TestPush(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != 12 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
+	if len(records) != 15 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
 		t.Errorf("audit records %q", records)
 	}
 }

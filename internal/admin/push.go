@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 // Pusher is *outbound.Pusher.
 type Pusher interface {
 	Push(ctx context.Context, r outbound.Request, report outbound.Progress) (outbound.Result, error)
-	Bundle(ctx context.Context, id, branch string, report outbound.Progress) (*outbound.Bundle, error)
+	Bundle(ctx context.Context, r outbound.Request, report outbound.Progress) (*outbound.Bundle, error)
 }
 
 // pushes answers requests for the commits of workspaces.
@@ -73,15 +74,28 @@ func pushError(r *http.Request, err error) error {
 	return gone(r, err)
 }
 
+// bundleOf returns which bundle a request asks for.
+func bundleOf(r *http.Request) (want outbound.Request, err error) {
+	query, err := queryOf(r, []string{"branch", "without_lfs"})
+	want = outbound.Request{Workspace: r.PathValue("id"), Branch: query["branch"]}
+	if err != nil || query["without_lfs"] == "" {
+		return want, err
+	}
+	if want.WithoutLFS, err = strconv.ParseBool(query["without_lfs"]); err != nil {
+		err = badRequest(fmt.Errorf("without_lfs is %.40q: allowed are true and false", query["without_lfs"]))
+	}
+	return want, err
+}
+
 // bundle answers with a git bundle.
 func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
-	query, err := queryOf(r, []string{"branch"})
+	want, err := bundleOf(r)
 	if err != nil {
 		c.config.refuse(w, r, err)
 		return
 	}
-	notePush(r, outbound.Result{Branch: query["branch"]})
-	b, err := c.config.Pusher.Bundle(r.Context(), r.PathValue("id"), query["branch"], func(string, int64, int64) {})
+	notePush(r, outbound.Result{Branch: want.Branch})
+	b, err := c.config.Pusher.Bundle(r.Context(), want, func(string, int64, int64) {})
 	if err != nil {
 		c.config.refuse(w, r, pushError(r, err))
 		return

@@ -41,20 +41,19 @@ func (b *Bundle) Read(data []byte) (int, error) {
 // Close removes the bundle. It may be called more than once.
 func (b *Bundle) Close() error { return b.close() }
 
-// Bundle makes a bundle of a branch of a workspace or, if it is empty, of all branches at commits
-// that no ref of the remote was at. It has what the refs that the workspace began with do not
-// reach, and needs a repository that has those. The errors are those of Push.
-func (p *Pusher) Bundle(ctx context.Context, id, branch string, report Progress) (b *Bundle, err error) {
-	err = p.run(ctx, "export", id, func(ctx context.Context) (err error) {
-		b, err = p.bundle(ctx, id, branch, report)
+// Bundle makes a bundle of a branch of a workspace, or of several. It has what the refs that the
+// workspace began with do not reach, and needs a repository that has those. The errors are those of Push.
+func (p *Pusher) Bundle(ctx context.Context, r Request, report Progress) (b *Bundle, err error) {
+	err = p.run(ctx, "export", r.Workspace, func(ctx context.Context) (err error) {
+		b, err = p.bundle(ctx, r, report)
 		return err
 	})
 	return b, err
 }
 
-func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (b *Bundle, err error) {
+func (p *Pusher) bundle(ctx context.Context, r Request, report Progress) (b *Bundle, err error) {
 	var res Result
-	src, err := p.open(ctx, id, &res, report)
+	src, err := p.open(ctx, r.Workspace, &res, report)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +63,11 @@ func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (
 		}
 	}()
 	var branches []quarantine.Branch
-	if name == "" {
+	if r.Branch == "" {
 		branches, err = src.repo.Differing()
 	} else {
 		branches = make([]quarantine.Branch, 1)
-		branches[0], err = src.repo.Branch(name)
+		branches[0], err = src.repo.Branch(r.Branch)
 	}
 	if err != nil {
 		return nil, err
@@ -79,12 +78,15 @@ func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (
 		return nil, src.cause(err)
 	}
 	src.closeView()
+	if err := p.checkLFS(src, taken, r); err != nil {
+		return nil, errors.Join(err, taken.Close())
+	}
 	header, pack, err := taken.Bundle()
 	if err != nil {
 		return nil, errors.Join(err, taken.Close())
 	}
 	failpoint.Hit("outbound/bundle/made")
-	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = id, name, taken.Commits, taken.Objects, taken.Bytes
+	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = r.Workspace, r.Branch, taken.Commits, taken.Objects, taken.Bytes
 	b = &Bundle{
 		Result: res, Branches: branches, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
 	}

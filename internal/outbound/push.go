@@ -68,17 +68,17 @@ func New(c Config) *Pusher {
 	return &Pusher{config: c, turns: work.NewScheduler([3]work.Limits{work.Fetch: turns})}
 }
 
-// Request asks for a push.
+// Request asks for a push or a bundle.
 type Request struct {
 	Workspace string // ID
-	// Branch is the branch in the workspace; empty means the one that HEAD is at, and HEAD means
-	// the commit of HEAD.
+	// Branch is the branch in the workspace. HEAD means the commit of HEAD. Empty means the branch that HEAD is
+	// at, and for a bundle all at commits that no ref of the remote was at.
 	Branch string
-	// RemoteBranch is the branch at the remote; empty means Branch.
+	// RemoteBranch is the branch at the remote; empty means Branch. A bundle needs neither it nor Lease.
 	RemoteBranch string
 	// Lease, if not empty, is the commit that the remote's branch must be at to be overwritten.
 	Lease string
-	// WithoutLFS allows LFS pointers whose objects are not stored.
+	// WithoutLFS allows LFS pointers whose objects are not stored, and contents in place of LFS pointers.
 	WithoutLFS bool
 }
 
@@ -182,7 +182,7 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	}
 	src.closeView() // the workspace may end now
 	res.Commits, res.Objects, res.Bytes = taken.Commits, taken.Objects, taken.Bytes
-	if err = p.checkLFS(src, taken, r.WithoutLFS); err == nil {
+	if err = p.checkLFS(src, taken, r); err == nil {
 		err = taken.Push(src.work, to, branch, report)
 	}
 	if closeErr := taken.Close(); closeErr != nil {
@@ -193,8 +193,8 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 
 // checkLFS refuses contents in place of LFS pointers, and new pointers whose objects the plugin has
 // not fetched from the remote, because whoever fetches the commits could not check them out.
-func (p *Pusher) checkLFS(s *source, taken *quarantine.Taken, without bool) error {
-	if without {
+func (p *Pusher) checkLFS(s *source, taken *quarantine.Taken, r Request) error {
+	if r.WithoutLFS {
 		return nil
 	}
 	raw, err := taken.Raw(s.work)

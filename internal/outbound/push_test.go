@@ -119,7 +119,7 @@ func TestWaitingPushHoldsNoWorkspace(t *testing.T) {
 		defer turn.Release()
 		ctx, hangUp := context.WithCancel(t.Context())
 		go func() { <-waiting; hangUp() }()
-		if _, err := p.Bundle(ctx, "w", "", func(string, int64, int64) { waiting <- true }); err == nil || len(begun) > 0 {
+		if _, err := p.Bundle(ctx, Request{Workspace: "w"}, func(string, int64, int64) { waiting <- true }); err == nil || len(begun) > 0 {
 			t.Errorf("got %v, and %d workspaces are open", err, len(begun))
 		}
 	})

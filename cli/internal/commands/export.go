@@ -14,7 +14,8 @@ import (
 
 func newExport(s *session.Session) *cobra.Command {
 	var ignored, bundle bool
-	var to, branch string
+	var want api.Bundle
+	var to string
 	cmd := &cobra.Command{
 		Use:   "export [OPTIONS] CONTAINER|VOLUME|ID -o FILE",
 		Short: "Write what a workspace or a checkpoint changed to a tar archive, or its commits to a git bundle",
@@ -29,7 +30,10 @@ To apply it in a checkout of the commit:
 
 With --bundle it writes the commits that the volume did not begin with to a git bundle, for whoever pushes them from
 elsewhere. To read it in a repository that has what the volume began with:
-  git fetch FILE BRANCH`,
+  git fetch FILE BRANCH
+
+A bundle has no LFS objects. If the commits add LFS pointers whose objects the plugin has not fetched, the bundle is
+refused, except with --without-lfs.`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			w, err := lookupWorkspace(ctx, s, c, args[0])
@@ -39,11 +43,13 @@ elsewhere. To read it in a repository that has what the volume began with:
 			switch {
 			case bundle && ignored:
 				return cli.StatusError{StatusCode: 125, Status: "--ignored is for the archive of files: a bundle has commits"}
-			case branch != "" && !bundle:
+			case want.Branch != "" && !bundle:
 				return cli.StatusError{StatusCode: 125, Status: "--branch is for --bundle"}
+			case want.WithoutLFS && !bundle:
+				return cli.StatusError{StatusCode: 125, Status: "--without-lfs is for --bundle"}
 			case bundle:
 				return show.ToFile(s.Docker.Out(), to, func(out io.Writer) error {
-					_, err := c.Outbound(w.ID).Bundle(ctx, branch, out)
+					_, err := c.Outbound(w.ID).Bundle(ctx, want, out)
 					return err
 				})
 			}
@@ -53,7 +59,8 @@ elsewhere. To read it in a repository that has what the volume began with:
 	}
 	cmd.Flags().BoolVar(&ignored, "ignored", false, "Include ignored files")
 	cmd.Flags().BoolVar(&bundle, "bundle", false, "Write the commits to a git bundle")
-	cmd.Flags().StringVar(&branch, "branch", "", "Only one branch in the bundle (default: all with new commits)")
+	cmd.Flags().StringVar(&want.Branch, "branch", "", "Only one branch in the bundle (default: all with new commits)")
+	cmd.Flags().BoolVar(&want.WithoutLFS, "without-lfs", false, "Also a bundle of LFS pointers whose objects the plugin has not fetched, and of contents in place of LFS pointers")
 	cmd.Flags().StringVarP(&to, "output", "o", "", "File to write, or - for standard output")
 	cmd.MarkFlagRequired("output")
 	return cmd

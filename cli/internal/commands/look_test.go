@@ -258,6 +258,30 @@ func TestPush(t *testing.T) {
 	}
 }
 
+// TestExportOfCommits: what the flags of a bundle ask for, and that the archive of files has none of them.
+func TestExportOfCommits(t *testing.T) {
+	for flags, want := range map[string]string{
+		"": "", "--branch a/b": "branch=a%2Fb", "--without-lfs": "without_lfs=true", "--branch a --without-lfs": "branch=a&without_lfs=true",
+	} {
+		socket := looked()
+		socket["GET /v1/workspaces/a1/bundle"] = func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery != want {
+				t.Errorf("%q: asked for %q, want %q", flags, r.URL.RawQuery, want)
+			}
+			io.WriteString(w, "bundle")
+		}
+		args := append([]string{"export", "one", "--bundle", "-o", "-"}, strings.Fields(flags)...)
+		if got := socket.run(t, "", args...); got.failed != nil || got.out != "bundle" {
+			t.Errorf("%q: %q, %v", flags, got.out, got.failed)
+		}
+	}
+	for _, flag := range []string{"--branch=a", "--without-lfs"} {
+		if got := looked().run(t, "", "export", "one", "-o", "-", flag); got.failed == nil || !strings.Contains(got.failed.Error(), "is for --bundle") {
+			t.Errorf("%s without --bundle: %v", flag, got.failed)
+		}
+	}
+}
+
 // TestPushOfTheCurrentBranch: the branch that the container chose is pushed if the user says so.
 func TestPushOfTheCurrentBranch(t *testing.T) {
 	pushed := ""

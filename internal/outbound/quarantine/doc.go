@@ -56,11 +56,11 @@
 //
 // # Large files
 //
-// LFS objects are not pushed. A pointer whose object is not among those that the clone has fetched is refused, unless
-// the request says without_lfs: whoever fetched the commits could not check them out. Contents in place of pointers
-// are refused too (Raw): if a .gitattributes of the commit mentions git-lfs, git lists the files that the new commits
-// change, an index of the attribute files alone says which of those are git-lfs's (check-attr --cached), and their
-// blobs are read, unless the git layer has them. The plugin makes no pointers of them, because that would be other
+// LFS objects are neither pushed nor in a bundle. A pointer whose object is not among those that the clone has fetched
+// is refused, unless the request says without_lfs: whoever fetched the commits could not check them out. Contents in
+// place of pointers are refused too (Raw): for each branch, if a .gitattributes of its commit mentions git-lfs, git
+// lists the files that its new commits change, an index of the attribute files alone says which of those are git-lfs's
+// (check-attr --cached), and their blobs are read, unless the git layer has them. The plugin makes no pointers of them, because that would be other
 // commits than the container's.
 //
 // # Servers without chunked requests

@@ -16,7 +16,7 @@ import (
 const maxPointers = 200_000
 
 // Pointers calls f with each LFS pointer among the new files. The objects that they stand for are not
-// in the quarantine, and are not pushed. If f returns an error, Pointers returns that.
+// in the quarantine: they are neither pushed nor in a bundle. If f returns an error, Pointers returns that.
 func (t *Taken) Pointers(ctx context.Context, f func(lfs.Pointer) error) error {
 	if t.Objects == 0 {
 		return nil
@@ -62,8 +62,8 @@ func (t *Taken) pointers(ctx context.Context, f func(lfs.Pointer) error) error {
 
 // RefusePointers returns the error for n new pointers, such as p, whose objects the remote may not have.
 func RefusePointers(n int, p lfs.Pointer) *Refusal {
-	return refuse(Unusable, "the commits add %d LFS pointers whose objects are not pushed, such as %s: "+
-		"push the objects first (git lfs push, where the remote can be reached), and then the commits with --without-lfs", n, p.OID)
+	return refuse(Unusable, "the commits add %d LFS pointers whose objects are neither pushed nor in a bundle, such as %s: "+
+		"push the objects first (git lfs push, where the remote can be reached), and then repeat this with --without-lfs", n, p.OID)
 }
 
 // readObject reads one object of git cat-file --batch. Of one of max bytes or more it returns no

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -29,6 +31,9 @@ const (
 	// maxListed bounds what git lists, in bytes, whether it matters or not: fifteen trees can have 10^15 files.
 	maxListed = 256 << 20
 )
+
+// maxJudged bounds the branches whose files are listed, one after the other.
+const maxJudged = 1000
 
 // smallPart is the part of the limits with which lists take no turn: 5,000 files, and names of 400 KiB.
 const smallPart = 40
@@ -57,26 +62,39 @@ func (t *Taken) withLists(ctx context.Context, f func() error) error {
 // treeFile is a file of a commit.
 type treeFile struct{ id, path string }
 
-// Raw returns the new files that have contents where .gitattributes wants pointers of git-lfs. The
-// attributes are those of the branch's commit. A repository without git-lfs costs a list of that
-// commit's files.
+// Raw returns the new files that have contents where .gitattributes wants pointers of git-lfs: those of
+// the first branch that has any. The attributes for the commits of a branch are those of its newest one. In
+// a repository without git-lfs, each branch costs a list of that commit's files.
 func (t *Taken) Raw(ctx context.Context) (list []string, err error) {
 	if t.Objects == 0 {
 		return nil, nil
 	}
-	err = t.withLists(ctx, func() (err error) {
-		list, err = t.raw(ctx)
-		return err
-	})
-	return list, err
+	judged := make(map[string]bool) // by commit
+	for _, b := range t.Branches {
+		if judged[b.ID] {
+			continue
+		}
+		if judged[b.ID] = true; len(judged) > maxJudged {
+			return nil, refuse(TooLarge, "there are more than %d branches with new commits, so it can't be checked whether "+
+				"files that .gitattributes gives to git-lfs are pointers: name one branch, or give --without-lfs, which does not check that", maxJudged)
+		}
+		err = t.withLists(ctx, func() (err error) {
+			list, err = t.raw(ctx, b)
+			return err
+		})
+		if err != nil || len(list) > 0 {
+			return list, err
+		}
+	}
+	return nil, nil
 }
 
-func (t *Taken) raw(ctx context.Context) (list []string, err error) {
-	attributes, err := t.attributes(ctx)
+func (t *Taken) raw(ctx context.Context, b Branch) (list []string, err error) {
+	attributes, err := t.attributes(ctx, b)
 	if err != nil || attributes == nil {
 		return nil, t.incomplete(err)
 	}
-	files, err := t.changes(ctx)
+	files, err := t.changes(ctx, b)
 	if err == nil {
 		files, err = t.filteredByLFS(ctx, attributes, files)
 	}
@@ -97,12 +115,12 @@ func (t *Taken) raw(ctx context.Context) (list []string, err error) {
 func RefuseRaw(list []string) *Refusal {
 	return refuse(Unusable, "the commits have the contents of %d files that .gitattributes gives to git-lfs, such as %s: "+
 		"put pointers in their place in the container (git add --renormalize, and amend the commit that adds them; or git lfs migrate import), "+
-		"or push them as they are with --without-lfs", len(list), printable(list[0]))
+		"or leave them as they are with --without-lfs", len(list), printable(list[0]))
 }
 
-// attributes returns all .gitattributes of the branch's commit, or nil if none mentions git-lfs.
-func (t *Taken) attributes(ctx context.Context) (list []treeFile, err error) {
-	c, names, listed := t.in(t.checked(), git.Command{Op: opTake, Heavy: true}, "ls-tree", "-r", "-z", t.Branches[0].ID), 0, 0
+// attributes returns all .gitattributes of a branch's commit, or nil if none mentions git-lfs.
+func (t *Taken) attributes(ctx context.Context, b Branch) (list []treeFile, err error) {
+	c, names, listed := t.in(t.checked(), git.Command{Op: opTake, Heavy: true}, "ls-tree", "-r", "-z", b.ID), 0, 0
 	err = t.git.EachRecord(ctx, c, 0, func(entry string) error {
 		if listed += len(entry); listed > maxListed*t.factor() {
 			return t.tooLong("the branch's files")
@@ -134,21 +152,21 @@ func (t *Taken) attributes(ctx context.Context) (list []treeFile, err error) {
 
 func (t *Taken) tooMany(have string, max int, what string) *Refusal {
 	return refuse(TooLarge, "%s more than %d %s, or names of more than %d bytes (setting PUSH_MAX_SIZE), so it can't be checked whether files that .gitattributes gives to git-lfs are pointers: "+
-		"push with --without-lfs, which does not check that", have, t.most(max), what, t.most(maxNames))
+		"give --without-lfs, which does not check that", have, t.most(max), what, t.most(maxNames))
 }
 
 func (t *Taken) tooLong(list string) *Refusal {
 	r := refuse(TooLarge, "a list of %s has more than %d bytes (setting PUSH_MAX_SIZE), so it can't be checked whether files that .gitattributes gives to git-lfs are pointers: "+
-		"push with --without-lfs, which does not check that", list, maxListed*t.factor())
+		"give --without-lfs, which does not check that", list, maxListed*t.factor())
 	r.always = true
 	return r
 }
 
-// changes returns the regular files that the new commits add or change. A merge has only those that
+// changes returns the regular files that the new commits of a branch add or change. A merge has only those that
 // differ from all its parents, because the others are in a parent.
-func (t *Taken) changes(ctx context.Context) (list []treeFile, err error) {
+func (t *Taken) changes(ctx context.Context, b Branch) (list []treeFile, err error) {
 	var commits strings.Builder
-	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: t.wants()}, "rev-list", "--stdin")
+	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: t.wantsOf(b)}, "rev-list", "--stdin")
 	if err := t.git.EachRecord(ctx, c, '\n', func(id string) error {
 		if commits.WriteString(id + "\n"); commits.Len() > t.most(maxCommits)*(len(id)+1) {
 			return t.tooMany("there are", maxCommits, "new commits")
@@ -212,7 +230,11 @@ func (t *Taken) filteredByLFS(ctx context.Context, attributes, files []treeFile)
 	for _, f := range files {
 		paths.WriteString(f.path + "\x00")
 	}
-	index := []string{"GIT_INDEX_FILE=" + filepath.Join(t.checked(), "attributes-index")}
+	file := filepath.Join(t.checked(), "attributes-index")
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // that of another branch
+		return nil, err
+	}
+	index := []string{"GIT_INDEX_FILE=" + file}
 	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: index, Stdin: entries.String(), Write: []string{t.checked()}}, "update-index", "-z", "--index-info")
 	if _, err := t.git.Run(ctx, c); err != nil {
 		return nil, err

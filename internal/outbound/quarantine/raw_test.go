@@ -126,6 +126,33 @@ func TestRaw(t *testing.T) {
 	}
 }
 
+// TestRawOfBranches: each branch is judged by its own attributes, whichever is the first.
+func TestRawOfBranches(t *testing.T) {
+	t.Parallel()
+	s := newLFSScene(t)
+	s.git("checkout", "-q", "-b", "large")
+	s.commit("y.bin", "content\n")
+	s.git("checkout", "-q", "--orphan", "plain")
+	s.git("rm", "-r", "-q", "-f", ".")
+	s.commit("x.bin", "content\n")
+	for names, want := range map[string][]string{"plain large": {"y.bin"}, "large plain": {"y.bin"}, "plain": nil} {
+		r, err := s.repo()
+		s.must(err)
+		var branches []Branch
+		for name := range strings.FieldsSeq(names) {
+			b, err := r.Branch(name)
+			s.must(err)
+			branches = append(branches, b)
+		}
+		taken, err := s.q.Take(t.Context(), r, branches, silent)
+		s.must(err)
+		if got, err := taken.Raw(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, %v, want %q", names, got, err, want)
+		}
+		s.must(taken.Close())
+	}
+}
+
 // TestRawOfPartialClone: .gitattributes that the layer does not have are not judged, and are no error.
 func TestRawOfPartialClone(t *testing.T) {
 	t.Parallel()

@@ -151,6 +151,9 @@ func TestLFSServerFailures(t *testing.T) {
 		{name: "one that works", setup: func(*gitserver.Server, *lfsserver.Server, string) {}},
 		{name: "gives tokens", setup: func(_ *gitserver.Server, lfs *lfsserver.Server, _ string) { lfs.Token("t") }},
 		{name: ".lfsconfig beside the repository", config: "[lfs]\n\turl = SERVER/app.git/info/lfs\n", setup: func(*gitserver.Server, *lfsserver.Server, string) {}},
+		{name: ".lfsconfig with the repository's ssh URL", config: "[lfs]\n\turl = ssh://git@HOST:2222/app.git\n"},
+		{name: ".lfsconfig with the repository's ssh address", config: "[lfs]\n\turl = git@HOST:app.git\n"},
+		{name: ".lfsconfig with an ssh URL elsewhere", config: "[lfs]\n\turl = ssh://git@github.com/x/app.git\n", want: "only a URL on the repository's host"},
 		{name: "fails once", setup: func(s *gitserver.Server, lfs *lfsserver.Server, _ string) {
 			failed := false
 			s.Route("app", func(next http.Handler) http.Handler {
@@ -203,7 +206,7 @@ func TestLFSServerFailures(t *testing.T) {
 			}
 			files := map[string]string{".gitattributes": lfsserver.Attributes, "f.bin": object.String()}
 			if tt.config != "" {
-				files[".lfsconfig"] = strings.NewReplacer("SERVER", strings.TrimSuffix(s.URL(""), "/"), "OTHER", strings.TrimSuffix(other.URL(""), "/")).Replace(tt.config)
+				files[".lfsconfig"] = strings.NewReplacer("HOST", "127.0.0.1", "SERVER", strings.TrimSuffix(s.URL(""), "/"), "OTHER", strings.TrimSuffix(other.URL(""), "/")).Replace(tt.config)
 			}
 			w.commit(files, nil)
 			p := start(t, scratch(t))

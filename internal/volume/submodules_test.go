@@ -62,6 +62,43 @@ func TestSubmodulesWithout(t *testing.T) {
 	}
 }
 
+// TestParseLFS: an empty want means an error with the fact, and a "+" that the server is beside a repository.
+func TestParseLFS(t *testing.T) {
+	for _, tt := range []struct{ repo, text, want, fact string }{
+		{"https://h/org/app.git", "https://h/org/app.git/info/lfs", "https://h/org/app.git/info/lfs", ""},
+		{"https://h/org/app.git", "https://jane@lfs.other/x", "https://lfs.other/x", ""},
+		{"https://h/org/app", "git@h:org/app.git", "+https://h/org/app", ""},
+		{"http://h:8080/org/app", "ssh://git@h:2222/org/app.git/info/lfs", "+http://h:8080/org/app", ""},
+		{"https://jane@h/org/app.git", "git://h/org/large", "+https://h/org/large", ""},
+		{"https://h/scm/org/app.git", "ssh://git@h:7999/org/app.git", "+https://h/scm/org/app.git", ""},
+		{"https://h/scm/org/app.git", "ssh://git@h:7999/org/large.git", "+https://h/org/large.git", ""},
+		{"https://github.com/o/r", "ssh://git@ssh.github.com:443/o/r.git", "+https://github.com/o/r", ""},
+		{"git@h:org/app.git", "git@h:org/app.git", "+https://h/org/app.git", ""},
+		{"ssh://git@h:2222/org/app", "ssh://git@h:2222/org/large", "+https://h/org/large", ""},
+		{"git@h:org/app", "https://h/org/app.git/info/lfs", "https://h/org/app.git/info/lfs", ""},
+		{"https://h/org/app", "git@other:org/app", "", "only a URL on the repository's host"},
+		{"https://h/org/app", "git@h:~jane/app", "", "the scheme ssh"},
+		{"https://h/org/app", "git@h:../app", "", ". or .."},
+		{"https://h/org/app", "ssh://git@h/info/lfs", "", "the scheme ssh"},
+		{"https://h/org/app", "file:///org/app", "", "the scheme file"},
+		{"https://h/org/app", "https://u:secret@h/lib", "", "password or token"},
+		{"https://h/org/app", "--upload-pack=x", "", "a dash"},
+	} {
+		repo, err := ParseURL(tt.repo, AllSchemes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, beside, err := repo.ParseLFS(tt.text)
+		got := server.String()
+		if beside {
+			got = "+" + got
+		}
+		if got != tt.want || (err == nil) != (tt.fact == "") || err != nil && !containsFact(err, tt.fact) {
+			t.Errorf("%s in %s: %q, %v, want %q, %s", tt.text, tt.repo, got, err, tt.want, tt.fact)
+		}
+	}
+}
+
 func TestModuleURL(t *testing.T) {
 	ssh := Schemes{ssh: true}
 	for _, tt := range []struct {

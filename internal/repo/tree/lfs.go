@@ -13,7 +13,6 @@ import (
 	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/repo/lfs"
-	"github.com/helmdeck/repos/internal/volume"
 )
 
 // LFSObjects is what remote.Config.Measure gets for LFS objects, instead of the name of a
@@ -117,21 +116,23 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 // lfsServer returns the URL of a repository's LFS server, and the URL that its credential is
 // for: the given server or, if that is empty, the one beside the repository. The given one
 // comes from the repository, so it gets a credential only if its host is the repository's:
-// the one for its own URL.
+// the one for its own URL, or for that of the repository which it is beside.
 func lfsServer(s Spec, given string) (endpoint, scope string, err error) {
 	if given == "" {
 		url := s.URL.OverHTTP()
 		return lfsEndpoint(url), url, nil
 	}
-	u, err := volume.ParseURL(given, volume.Schemes{})
+	url, beside, err := s.URL.ParseLFS(given) // without a user, or net/http sends it unasked
 	if err != nil {
 		return "", "", fmt.Errorf("the LFS server that .lfsconfig names %w", fact(err))
 	}
-	u = u.WithoutUser() // or net/http sends it unasked
-	if u.Host() == s.URL.Host() {
-		scope = u.String()
+	if beside {
+		return lfsEndpoint(url.String()), url.String(), nil // on the repository's host
 	}
-	return u.String(), scope, nil
+	if url.Host() == s.URL.Host() {
+		scope = url.String()
+	}
+	return url.String(), scope, nil
 }
 
 // lfsEndpoint returns the URL where git-lfs expects the LFS server of a repository.

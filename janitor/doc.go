@@ -50,7 +50,8 @@
 //     its last use, because the second of two successive mounts should not clone again. One that is mounted every hour
 //     clones each time, because a limit that idle clones may exceed is none. It is a finding while it exists, and for
 //     a day after its eviction, to explain why mounts are slow (TestIdleClonesStayBelowLimit).
-//   - A clone that was never mounted is protected for ten minutes, because its first mount is about to come.
+//   - A clone that was never mounted is protected for ten minutes, because its first mount is about to come; if it
+//     exceeds a limit on its own, for a minute.
 //   - Age is counted from the last use, to the minute; a time in the future counts as now. Of the clones and checkpoints
 //     that are more than a day overdue, each scheduled sweep evicts at most a twentieth, other sweeps none: neither a
 //     jump of the clock by years nor a month without power evicts everything at once.

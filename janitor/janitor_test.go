@@ -176,6 +176,28 @@ func TestTooLargeCloneGoesAfterAMinute(t *testing.T) {
 	})
 }
 
+// TestTooLargeCloneThatNobodyMounts checks that such a clone goes a minute after it was made if nobody has
+// mounted it, although other new clones are protected for longer.
+func TestTooLargeCloneThatNobodyMounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := Limits{CheckpointTTL: day, MaxSize: 100, Grace: 10 * time.Minute}
+		j, s, _ := open(t, Config{Limits: limits, Interval: time.Hour}, "t/a 0s 200 new pending\n t/b 0s 40 new")
+		running(t, j)
+		after(10*time.Minute + 20*time.Second)
+		s.set(func() { // both are there now
+			s.inv.Clones[0].Use, s.inv.Clones[0].Made, s.inv.Clones[1].Made = Use{}, Stamp(time.Now()), Stamp(time.Now())
+		})
+		after(largeGrace - time.Second)
+		if got := s.attempts(); got != "" {
+			t.Errorf("evicted %s within a minute", got)
+		}
+		after(2 * time.Second)
+		if got := s.attempts(); got != "t/a" {
+			t.Errorf("evicted %q, want t/a", got)
+		}
+	})
+}
+
 // TestFailedEvictionsWait checks that the wait after a failure grows, and that the rest
 // of the sweep continues.
 func TestFailedEvictionsWait(t *testing.T) {

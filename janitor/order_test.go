@@ -35,7 +35,7 @@ func TestCheckpointsGoLast(t *testing.T) {
 			}
 			before := apply(t, inv, Plan{Evictions: plan.Evictions[:i]})
 			for _, c := range before.Clones {
-				if clean(c) && (e.Reason != MaxSize || (c.Mounted || since(c.Made) >= lim.Grace) && !isException(c, budgetOf(inv, lim), lim.Grace)) {
+				if clean(c) && (e.Reason != MaxSize || (c.Mounted || since(c.Made) >= lim.Grace) && !isException(c, budgetOf(inv, lim))) {
 					t.Errorf("%+v goes before %+v", e, c)
 				}
 			}

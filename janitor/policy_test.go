@@ -129,7 +129,8 @@ func TestDecide(t *testing.T) {
 		{"it goes by TTL", max100, big, 0, "t/a 8d 101\n t/b 3h 99", "ttl t/a", ""},
 		{"between two mounts it stays, and evicts nobody", max100, big, 0,
 			"t/a 59s 101; cache c 9h 99; warm w 9h 99\n t/b 3h 99", "", ""},
-		{"likewise before the first, and longer", max100, big, 0, "t/a 4m 101 new\n t/b 3h 99", "", ""},
+		{"likewise before the first", max100, big, 0, "t/a 59s 101 new\n t/b 3h 99", "", ""},
+		{"and no longer than that", max100, big, 0, "t/a 1m 101 new\n t/b 3h 99", "max_size t/a", ""},
 		{"when nobody has used it for a minute it goes", max100, big, 0, "t/a 1m 101; cache c 1s 99; warm w 1s 99\n t/b 3h 99", "max_size t/a", ""},
 		{"in use it stays, and evicts nobody", max100, big, 0,
 			"t/a 2h 101; upper u 2h 500 leased; cache c 9h 99; warm w 9h 99 pinned; tree x 9h 99 needed pinned\n t/b 3h 99", "", ""},
@@ -148,6 +149,7 @@ func TestDecide(t *testing.T) {
 		{"a clone larger than its subject's limit", subject100, big, 0, "a/1 2h 101\n a/2 3h 60\n b/1 1h 101", "subject_max_size a/1, subject_max_size b/1", ""},
 		{"that is in use", subject100, big, 0, "a/1 2h 101 leased; cache c 2h 70\n a/2 3h 60", "", ""},
 		{"that was a moment ago", subject100, big, 0, "a/1 59s 101; cache c 2h 70\n a/2 3h 60", "", ""},
+		{"that was made a minute ago, and never mounted", subject100, big, 0, "a/1 1m 101 new\n a/2 3h 60", "subject_max_size a/1", ""},
 		{"that counts for all", limit(func(l *Limits) { l.SubjectMaxSize, l.MaxSize = 100, 160 }), big, 0, "a/1 59s 101\n b/1 3h 60", "max_size b/1", ""},
 		{"a subject before all", limit(func(l *Limits) { l.SubjectMaxSize, l.MaxSize = 100, 150 }), big, 0,
 			"a/1 1h 60\n a/2 2h 60\n b/1 9h 81\n c/1 8h 10", "subject_max_size a/2, max_size b/1", ""},
@@ -257,6 +259,8 @@ func TestAgain(t *testing.T) {
 		"t/a 20s 101\n t/b 50s 101\n t/c 1s 10": 10 * time.Second,
 		"t/a 9h 101 leased":                     time.Minute,
 		"t/a 9h 101 leased\n t/b 59s 200":       time.Second,
+		"t/a 20s 101 new":                       40 * time.Second,
+		"t/a 1m 101 new":                        0,
 	} {
 		inv := scene(t, text)
 		inv.Space = big

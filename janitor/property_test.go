@@ -226,7 +226,7 @@ func TestLimitsHold(t *testing.T) {
 		}
 		counted := total(after, "")
 		for _, c := range after.Clones {
-			if isException(c, budgetOf(inv, lim), lim.Grace) {
+			if isException(c, budgetOf(inv, lim)) {
 				counted -= held(c)
 			}
 		}
@@ -236,7 +236,7 @@ func TestLimitsHold(t *testing.T) {
 		for _, c := range after.Clones {
 			if idle := clean(c); missing[MinFree] && idle {
 				t.Errorf("%+v could be evicted", c)
-			} else if missing[MaxSize] && idle && (c.Mounted || since(c.Made) >= lim.Grace) && !isException(c, budgetOf(inv, lim), lim.Grace) {
+			} else if missing[MaxSize] && idle && (c.Mounted || since(c.Made) >= lim.Grace) && !isException(c, budgetOf(inv, lim)) {
 				t.Errorf("%+v could be evicted", c)
 			}
 		}
@@ -261,13 +261,12 @@ func core(c Clone) int64 {
 }
 
 // isException reports whether a clone exceeds a limit on its own, and is in use or
-// was just used.
-func isException(c Clone, limit int64, grace time.Duration) bool {
+// was just used or made.
+func isException(c Clone, limit int64) bool {
 	idle := c.ownHold() == Free && !slices.ContainsFunc(c.Parts, func(p Part) bool {
 		return p.Kind == Upper || p.hold() != Free && (p.Kind == Checkpoint || p.hold() != Pinned && p.hold() != Failed)
 	})
-	made := !c.Mounted && since(c.Made) < grace
-	return limit > 0 && core(c) > limit && (!idle || made || since(max(c.Used, c.Made)) < largeGrace)
+	return limit > 0 && core(c) > limit && (!idle || since(max(c.Used, c.Made)) < largeGrace)
 }
 
 // held returns the size of the parts that can't be evicted from a clone in use, in bytes.
@@ -347,7 +346,7 @@ func TestLargeCloneInUseEvictsNoOther(t *testing.T) {
 			if lim.MaxSize > 0 {
 				most = budgetOf(inv, lim)
 			}
-			if c := &larger.Clones[i]; isException(*c, most, lim.Grace) {
+			if c := &larger.Clones[i]; isException(*c, most) {
 				c.Size.Bytes *= 10
 				c.Parts = append(slices.Clone(c.Parts), Part{ID: "more", Kind: Upper, Use: Use{Leased: true}, Size: disk.Size{Bytes: 1000}},
 					Part{ID: "more", Kind: Cache, Used: Stamp(inv.Now), Size: disk.Size{Bytes: 1000}})

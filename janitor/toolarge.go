@@ -6,7 +6,7 @@ import (
 )
 
 // TooLarge is a clone that is larger than a limit on its own. It is exempt while it is in
-// use or was not mounted yet, and for Grace after that; then it is evicted before all others.
+// use, and for Grace after that or after it was made; then it is evicted before all others.
 type TooLarge struct {
 	Clone   string
 	Repo    string
@@ -38,8 +38,8 @@ func (t TooLarge) String() string {
 }
 
 // tooLarge adds a clone to the plan's TooLarge if it exceeds a limit on its own. It
-// returns ExceedsAll if it does and is in use, just made, or used within largeGrace, and
-// otherwise the argument.
+// returns ExceedsAll if it does and is in use, or was made or used within largeGrace, and
+// Free if not. It returns the argument, which may be JustMade, for a clone within the limit.
 func (p *planner) tooLarge(c *clone, r Reason, limit int64, otherwise Hold) Hold {
 	if !c.exceeds(limit) {
 		return otherwise
@@ -52,10 +52,10 @@ func (p *planner) tooLarge(c *clone, r Reason, limit int64, otherwise Hold) Hold
 	if left > 0 && (p.plan.Again == 0 || left < p.plan.Again) {
 		p.plan.Again = left
 	}
-	if left > 0 || otherwise == JustMade {
+	if left > 0 {
 		return ExceedsAll
 	}
-	return otherwise
+	return Free
 }
 
 // exceeds reports whether the clone on its own exceeds a limit in bytes. A limit of 0 is

@@ -89,6 +89,9 @@ func (c *Clone) Info() (info Info, ok bool) {
 	list := c.layers.List(tree.Kinds...)
 	needs := c.Trees.Needs(list)
 	for _, l := range list {
+		if !info.Mounted { // built for a first Mount, although its client may have given up
+			info.Used = latest(info.Used, l.CreatedAt)
+		}
 		info.Layers = append(info.Layers, LayerInfo{
 			ID: l.ID, Kind: string(l.Kind), CreatedAt: l.CreatedAt, Used: latest(l.Used, l.CreatedAt), Size: l.Size,
 			Held: c.layers.Held(l.Kind, l.ID), Need: needs[l.ID], Below: slices.Clone(l.Stack()[1:]),

@@ -22,7 +22,7 @@ func (c *Clone) makeDir() error {
 	now, write := c.m.config.Now(), durable.WriteFile
 	c.mu.Lock()
 	if !c.remote.Fetched() {
-		c.rec.CreatedAt, write = now, durable.WriteVolatile // no other store needs it before syncDir
+		write = durable.WriteVolatile // no other store needs it before syncDir
 	}
 	man := manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
 	c.mu.Unlock()
@@ -37,8 +37,15 @@ func (c *Clone) makeDir() error {
 }
 
 // syncDir syncs what makeDir made. It also syncs the directories that were there before,
-// because the clone that made them may not have done so yet.
+// because the clone that made them may not have done so yet. The clone counts as made then, at the end of the first
+// fetch, which may have taken an hour.
 func (c *Clone) syncDir() error {
+	now := c.m.config.Now()
+	c.mu.Lock()
+	if !c.remote.Fetched() {
+		c.rec.CreatedAt = now
+	}
+	c.mu.Unlock()
 	if err := durable.SyncTree(filepath.Join(c.Dir, manifestName)); err != nil {
 		return err
 	}

@@ -2,7 +2,11 @@ package clone
 
 import (
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +77,39 @@ func TestRecent(t *testing.T) {
 	w.Advance(-48 * time.Hour) // the clock was wrong
 	if got := c.recentRefs(); len(got) > 0 {
 		t.Errorf("of the future: %q", got)
+	}
+}
+
+// TestMadeWhenItIsThere: a clone counts as made when its first fetch ends, and until it is mounted as used when a layer of
+// it was built, so that a client whose first Mount has given up finds it.
+func TestMadeWhenItIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	var once sync.Once
+	w.Server.Route("r", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			if _, err := os.Stat(filepath.Join(c.Dir, manifestName)); err == nil { // it is being fetched
+				once.Do(func() { w.Advance(time.Hour) })
+			}
+			next.ServeHTTP(out, r)
+		})
+	})
+	began := w.Now()
+	if _, err := c.Refresh(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	w.Server.Route("r")
+	if info, _ := c.Info(); w.Now().Equal(began) || !info.CreatedAt.Equal(w.Now()) || !info.Used.Equal(w.Now()) {
+		t.Errorf("fetched at %v: made at %v and used at %v", w.Now(), info.CreatedAt, info.Used)
+	}
+	w.Advance(time.Hour)
+	if _, err := c.Ready(t.Context(), s); err != nil { // no use
+		t.Fatal(err)
+	}
+	if info, _ := c.Info(); !info.CreatedAt.Equal(w.Now().Add(-time.Hour)) || !info.Used.Equal(w.Now()) {
+		t.Errorf("built at %v: made at %v and used at %v", w.Now(), info.CreatedAt, info.Used)
 	}
 }
 

@@ -85,7 +85,8 @@ func (t transport) CloseIdleConnections() {
 
 // checkRedirect removes the credential, and headers that the first server gave, from a request
 // that has left that server: net/http adds them to each. On the same server it also removes the
-// credential from URLs that it is not for. A redirect must not lead from https to http.
+// credential from URLs that it is not for. A redirect must not lead from https to http. A question stays one, as in
+// git-lfs, whatever the status of the redirect: net/http would make a GET of it.
 func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > git.MaxRedirects {
 		return errors.New("redirected too often")
@@ -93,6 +94,14 @@ func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
 	last := via[len(via)-1].URL
 	if r.URL.Scheme != "https" && (r.URL.Scheme != "http" || last.Scheme == "https") {
 		return fmt.Errorf("redirected from %s to %s", last.Scheme, r.URL.Scheme)
+	}
+	if first := via[0]; first.GetBody != nil && r.Body == nil {
+		body, err := first.GetBody()
+		if err != nil {
+			return err
+		}
+		r.Method, r.Body, r.GetBody, r.ContentLength = first.Method, body, first.GetBody, first.ContentLength
+		r.Header.Set("Content-Type", first.Header.Get("Content-Type"))
 	}
 	left := func(to *http.Request) bool { return !sameServer(to.URL, via[0].URL) }
 	if left(r) || slices.ContainsFunc(via, left) {

@@ -88,6 +88,26 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 		})
 	}
 
+	// A question is asked again where a redirect leads, and over several, and the credential goes along within its scope.
+	for _, status := range []int{
+		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+	} {
+		lfs := new(lfsserver.Server)
+		p := lfs.Put("content\n")
+		own.Reset()
+		own.Protect("app", bearer)
+		own.Route("app", lfs.Serve)
+		own.Route("older", gitserver.Redirect(status, own.URL("old.git")))
+		own.Route("old", gitserver.Redirect(http.StatusTemporaryRedirect, own.URL("app.git")))
+		err := Fetch{
+			Endpoint: own.URL("older.git/info/lfs"), Auth: static(&git.Auth{Bearer: "secret"}), Rule: guard.Rule{Own: hostPortOf(t, own)},
+			Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
+		}.Run(t.Context(), newGit(t))
+		if err != nil {
+			t.Errorf("a question with the redirect %d: %v", status, err)
+		}
+	}
+
 	// If the rule allows another server, the credential does not go there.
 	open := guard.Rule{Own: hostPortOf(t, other)}
 	for _, redirect := range []bool{false, true} {

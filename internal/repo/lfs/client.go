@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -173,6 +174,9 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 	if response.StatusCode != http.StatusOK {
 		return nil, c.serverError(httpStatus(response.StatusCode))
 	}
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind == "text/html" || kind == "application/xhtml+xml" {
+		return nil, c.serverError(errPage)
+	}
 	var answer struct {
 		Transfer string
 		Objects  []struct {
@@ -304,6 +308,9 @@ func (s httpStatus) Error() string {
 	return fmt.Sprintf("the server answers %d %s", int(s), http.StatusText(int(s)))
 }
 
+// errPage is the answer of a website, such as a login or a captive portal.
+var errPage = errors.New("the server answered with a page of HTML, and not as an LFS server")
+
 // StatusCode returns the status.
 func (s httpStatus) StatusCode() int { return int(s) }
 
@@ -336,6 +343,8 @@ func httpKind(err error) giterror.Kind {
 	switch {
 	case errors.Is(err, guard.ErrInside):
 		return giterror.KindOther
+	case errors.Is(err, errPage):
+		return giterror.KindPage
 	case isStatus && (status == http.StatusUnauthorized || status == http.StatusForbidden):
 		return giterror.KindAuth
 	case isStatus && (status >= 500 || status == http.StatusTooManyRequests):

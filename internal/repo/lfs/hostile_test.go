@@ -54,6 +54,10 @@ func TestHostileAnswers(t *testing.T) {
 		"gzip of much": {answer: func(w http.ResponseWriter) {
 			zipped(w, func(w io.Writer) { w.Write(make([]byte, 64<<20)) })
 		}, want: `the coding "gzip", and none was asked for`},
+		"a page": {answer: func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			io.WriteString(w, "<!DOCTYPE html>\n<title>Sign in</title>")
+		}, want: "a page of HTML"},
 		"spaces":  {answer: func(w http.ResponseWriter) { again(w, " ") }, want: "more than 4194304 bytes"},
 		"objects": {answer: func(w http.ResponseWriter) { io.WriteString(w, `{"objects":[`+strings.Repeat(`{},`, 1<<20)+`{}]}`) }, want: "more than 20000 names"},
 		"headers": {answer: func(w http.ResponseWriter) {

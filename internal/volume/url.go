@@ -25,8 +25,8 @@ type URL struct {
 	scp    bool   // written user@host:path
 }
 
-// ParseURL reads https://, http://, git:// and ssh:// URLs, and the scp-like form [user@]host:path as ssh, if
-// schemes allows them.
+// ParseURL reads https://, http://, git:// and ssh:// URLs, and git+ssh://, ssh+git:// and the scp-like form
+// [user@]host:path as ssh, if schemes allows them.
 //
 // It refuses: more than 4096 bytes; a password, and a user that looks like a token or that git:// has; a query or a
 // fragment, because git appends its own path after them; control characters, white space and backslashes, also
@@ -78,7 +78,9 @@ func parseAnyURL(text string) (u URL, problem string) {
 		return u, "contains a backslash"
 	}
 	if scheme, rest, ok := strings.Cut(text, "://"); ok && schemeText.MatchString(scheme) {
-		u.scheme = strings.ToLower(scheme)
+		if u.scheme = strings.ToLower(scheme); u.scheme == "git+ssh" || u.scheme == "ssh+git" {
+			u.scheme = "ssh" // as git reads them
+		}
 		if !AllSchemes().Allows(u.scheme) {
 			// The caller refuses the unknown scheme, so the rest does not matter.
 			return u, ""

@@ -34,6 +34,8 @@ func TestParseURL(t *testing.T) {
 		{"git://h:9418/r", "git://h:9418/r", "git://h/r", "h"},
 		{"ssh://git@H:22/o/r.git", "ssh://git@h:22/o/r.git", "ssh://git@h/o/r", "h"},
 		{"ssh://Git@h/r", "ssh://Git@h/r", "ssh://Git@h/r", "h"},
+		{"git+ssh://git@H/o/r.git", "ssh://git@h/o/r.git", "ssh://git@h/o/r", "h"},
+		{"SSH+git://h:22/r", "ssh://h:22/r", "ssh://h/r", "h"},
 		{"ssh://h/~/r", "ssh://h/~/r", "ssh://h/~/r", "h"},
 		{"ssh://h/~bob/r", "ssh://h/~bob/r", "ssh://h/~bob/r", "h"},
 		{"git@GitHub.com:o/r.git", "git@github.com:o/r.git", "ssh://git@github.com/~/o/r", "github.com"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -85,9 +86,12 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 	if len(missing) == 0 {
 		return nil
 	}
-	endpoint, scope, err := lfsServer(s, given)
+	endpoint, scope, beside, err := lfsServer(s, given)
 	if err != nil {
 		return err
+	}
+	if beside {
+		rule = besideRule(rule, endpoint)
 	}
 	auth := func(ctx context.Context) (*git.Auth, error) {
 		if scope == "" {
@@ -116,23 +120,35 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 // lfsServer returns the URL of a repository's LFS server, and the URL that its credential is
 // for: the given server or, if that is empty, the one beside the repository. The given one
 // comes from the repository, so it gets a credential only if its host is the repository's:
-// the one for its own URL, or for that of the repository which it is beside.
-func lfsServer(s Spec, given string) (endpoint, scope string, err error) {
+// the one for its own URL, or for that of the repository which it is beside. beside says that
+// it is beside a repository of that host.
+func lfsServer(s Spec, given string) (endpoint, scope string, beside bool, err error) {
 	if given == "" {
-		url := s.URL.OverHTTP()
-		return lfsEndpoint(url), url, nil
+		at := s.URL.OverHTTP()
+		return lfsEndpoint(at), at, true, nil
 	}
-	url, beside, err := s.URL.ParseLFS(given) // without a user, or net/http sends it unasked
+	at, beside, err := s.URL.ParseLFS(given) // without a user, or net/http sends it unasked
 	if err != nil {
-		return "", "", fmt.Errorf("the LFS server that .lfsconfig names %w", fact(err))
+		return "", "", false, fmt.Errorf("the LFS server that .lfsconfig names %w", fact(err))
 	}
 	if beside {
-		return lfsEndpoint(url.String()), url.String(), nil // on the repository's host
+		return lfsEndpoint(at.String()), at.String(), true, nil
 	}
-	if url.Host() == s.URL.Host() {
-		scope = url.String()
+	if at.Host() == s.URL.Host() {
+		scope = at.String()
 	}
-	return url.String(), scope, nil
+	return at.String(), scope, false, nil
+}
+
+// besideRule returns the rule for an LFS server beside a repository. On the volume's own host the
+// user has named it, although the repository may be fetched over ssh, from another port.
+func besideRule(rule guard.Rule, endpoint string) guard.Rule {
+	if u, err := url.Parse(endpoint); err == nil {
+		if at := guard.HostPortOf(u); at.Host == rule.Own.Host {
+			rule.Own = at
+		}
+	}
+	return rule
 }
 
 // lfsEndpoint returns the URL where git-lfs expects the LFS server of a repository.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/repo/remote"
 	"github.com/helmdeck/repos/internal/volume"
@@ -97,5 +98,40 @@ func TestLFSEndpoint(t *testing.T) {
 		if got := lfsEndpoint(url); got != want {
 			t.Errorf("lfsEndpoint(%q) = %q, want %q", url, got, want)
 		}
+	}
+}
+
+// TestLFSServer: where a repository's LFS objects are, for which URL the credential is, and which server of the volume's may
+// be in a private network.
+func TestLFSServer(t *testing.T) {
+	parse := func(text string) volume.URL {
+		u, err := volume.ParseURL(text, volume.AllSchemes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, tt := range []struct{ volume, repo, given, endpoint, scope, own string }{
+		{"https://h:8443/o/r", "https://h:8443/o/r", "", "https://h:8443/o/r.git/info/lfs", "https://h:8443/o/r", "h:8443"},
+		{"https://h/o/r", "https://h/o/r", "git@h:o/r.git", "https://h/o/r.git/info/lfs", "https://h/o/r", "h:443"},
+		{"http://h:80/o/r", "http://h:80/o/r", "http://lfs.h/x", "http://lfs.h/x", "", "h:80"},
+		{"ssh://git@h:2222/o/r", "ssh://git@h:2222/o/r", "", "https://h/o/r.git/info/lfs", "https://h/o/r", "h:443"},
+		{"ssh://git@h:2222/o/r", "ssh://git@h:2222/o/r", "ssh://git@h:2222/o/s", "https://h/o/s.git/info/lfs", "https://h/o/s", "h:443"},
+		{"git@h:o/r", "git@h:o/r", "https://h/lfs", "https://h/lfs", "https://h/lfs", "h:22"},
+		// A submodule elsewhere is not the user's choice.
+		{"git@h:o/r", "git@other:o/s", "", "https://other/o/s.git/info/lfs", "https://other/o/s", "h:22"},
+		{"https://h/o/r", "git@other:o/s", "git@other:o/t", "https://other/o/t.git/info/lfs", "https://other/o/t", "h:443"},
+	} {
+		endpoint, scope, beside, err := lfsServer(Spec{Source: remote.Source{URL: parse(tt.repo)}}, tt.given)
+		rule := guard.Rule{Own: hostPort(parse(tt.volume))}
+		if beside {
+			rule = besideRule(rule, endpoint)
+		}
+		if err != nil || endpoint != tt.endpoint || scope != tt.scope || rule.Own.String() != tt.own {
+			t.Errorf("%+v: %q for %q, own %s; %v", tt, endpoint, scope, rule.Own, err)
+		}
+	}
+	if _, _, _, err := lfsServer(Spec{Source: remote.Source{URL: parse("https://h/o/r")}}, "git@other:o/r"); err == nil {
+		t.Error("an ssh URL of another host is no error")
 	}
 }

@@ -72,7 +72,7 @@ func (m *model) collect(up tree, now time.Time) tree {
 		case strings.HasPrefix(rel, "npm/_cacache/index-v5/"), otherTool(rel):
 			isNew = !known || t.at.After(old.at) && m.made(rel, t, now).text != old.text
 		}
-		if strings.HasSuffix(rel, ".lock") {
+		if strings.HasSuffix(rel, ".lock") || path.Base(rel) == "auth.json" { // in units they are the package's
 			isNew = false
 		}
 		if isNew {

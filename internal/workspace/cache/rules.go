@@ -76,7 +76,7 @@ func ruleFor(rel string, dir bool) rule {
 			return rule{}
 		}
 		return rule{as: replace}
-	case !dir && litter(path.Base(rel)):
+	case !dir && (litter(path.Base(rel)) || settings(path.Base(rel))):
 		return rule{}
 	}
 	for _, r := range rules[tool] {
@@ -143,6 +143,9 @@ func matchAny(patterns []string, name string) bool {
 // litter reports whether a file has a name of locks, sockets, unfinished downloads, or of what belongs to an open database.
 func litter(name string) bool { return matchAny(litterNames, strings.ToLower(name)) }
 
+// settings reports whether a file has a name of settings or credentials that no download has.
+func settings(name string) bool { return slices.Contains(settingsNames, strings.ToLower(name)) }
+
 // secretPath reports whether a path has a name that credentials and settings have.
 func secretPath(rel string) bool {
 	dir, name := path.Split(rel)
@@ -159,7 +162,7 @@ func secretPath(rel string) bool {
 // is in them, so too many names are better than too few: such a file is downloaded again.
 func secretName(name string, dir bool) bool {
 	name = strings.ToLower(name)
-	if matchAny(secretNames, name) || matchAny(otherLitter, name) {
+	if settings(name) || matchAny(secretNames, name) || matchAny(otherLitter, name) {
 		return true
 	}
 	words := strings.FieldsFunc(name, func(c rune) bool { return !unicode.IsLetter(c) })

@@ -128,14 +128,25 @@ var litterNames = []string{
 // otherLitter are more of them, for directories of which it is not known what is in them.
 var otherLitter = []string{"tmp", "tmp*", "temp", "*.log", "logs", "*.old", "*.bak"}
 
-// secretNames are names of credentials, settings and homes, in lower case. Those of directories count for all in them.
+// settingsNames are names of files with settings and credentials, in lower case, which no download has. They are published of
+// no tool, wherever it keeps them, but in the units: what a package has its author has put there.
+var settingsNames = []string{
+	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmrc", ".bunfig.toml", "bunfig.toml", ".netrc", "_netrc", ".wgetrc", ".curlrc",
+	".pypirc", "pip.conf", "pip.ini", "uv.toml", ".pydistutils.cfg", ".condarc", "credentials.toml", ".credentials",
+	"gradle.properties", "settings.xml", "settings-security.xml", "nuget.config", ".gemrc", "auth.json", "hex.config", ".conan.db",
+	"conan.conf", ".gitconfig", ".git-credentials", ".hgrc", ".dockercfg", ".dockerconfigjson", ".sentryclirc", ".databrickscfg",
+	".edgerc", "kaggle.json", "pgpass.conf", ".mylogin.cnf", "ccache.conf",
+}
+
+// secretNames are more names of credentials, settings and homes, in lower case, for directories of which it is not known what
+// is in them. Those of directories count for all in them.
 var secretNames = []string{
-	".netrc", "_netrc", ".npmrc", ".yarnrc*", ".pypirc", "pip.conf", ".pip", ".gitconfig", ".git-credentials", "auth.json", ".authinfo*",
+	"npmrc", ".yarnrc*", ".pip", ".authinfo*",
 	".env", ".env.*", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config", ".gcloud", "gcloud", ".terraformrc", ".m2",
 	".gem", ".bundle", ".s3cfg", ".boto", "rclone*.conf", "auth.toml", "auth.y*ml",
-	".condarc", ".pgpass", ".my.cnf", ".vault*", "*history", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
+	".pgpass", ".my.cnf", ".vault*", "*history", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
 	"known_hosts", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.gpg", "*.asc", "*.ovpn", "*.crt.key",
-	"credentials*", "settings*.xml", "gradle.properties", "init.gradle*", "config*.toml", "nuget.config", "hosts.yml", "kubeconfig*",
+	"credentials*", "settings*.xml", "init.gradle*", "config*.toml", "hosts.yml", "kubeconfig*",
 	"service-account*.json", "service_account*.json", "application_default_credentials*",
 }
 

@@ -86,7 +86,7 @@ var cases = []struct {
 	}},
 	{"pip", []string{
 		"pip/http-v2/0/1/012", "m", "pip/http-v2/0/1/012.body", "b", "pip/http/0/1/012", "m", "pip/selfcheck/0", "{}",
-		"pip/wheels/0/1/2/3/origin.json", "{}", "pip/wheels/0/1/2/3/a.whl", "w", "pip/wheels/0/1/2/4/b.whl", "half", "pip/pip.conf", "password",
+		"pip/wheels/0/1/2/3/origin.json", "{}", "pip/wheels/0/1/2/3/a.whl", "w", "pip/wheels/0/1/2/4/b.whl", "half", "pip/pip.conf", "password", "pip/http-v2/pip.conf", "secret",
 	}, []string{"pip/http-v2/0/1/012", "pip/http-v2/0/1/012.body", "pip/http/0/1/012", "pip/wheels/0/1/2/3/origin.json", "pip/wheels/0/1/2/3/a.whl"}},
 	{"uv", []string{
 		"uv/archive-v0/abc/a/__init__.py", "", "uv/archive-v0/abc/.lock", "", "uv/.tmpAbC/a", "half", "uv/wheels-v5/pypi/a/a-1.http", "h",
@@ -106,7 +106,7 @@ var cases = []struct {
 		"cargo/registry/cache/index.crates.io-6f17/half-0.crate", "half", "cargo/registry/cache/index.crates.io-6f17/half-1.crate", "half",
 		"cargo/registry/cache/index.crates.io-6f17/half-2.crate", "half", "cargo/registry/cache/other-6f17/serde-1.crate", "half",
 		"cargo/registry/src/index.crates.io-6f17/serde-1/.cargo-ok", `{"v":1}`, "cargo/registry/src/index.crates.io-6f17/serde-1/Cargo.lock", "l",
-		"cargo/registry/src/index.crates.io-6f17/half-1/lib.rs", "l",
+		"cargo/registry/src/index.crates.io-6f17/serde-1/.npmrc", "of the crate", "cargo/registry/src/index.crates.io-6f17/half-1/lib.rs", "l",
 		"cargo/registry/src/index.crates.io-6f17/half-2/.cargo-ok", "", "cargo/registry/src/index.crates.io-6f17/half-2/lib.rs", "l",
 		"cargo/registry/src/index.crates.io-6f17/half-3/sub/.cargo-ok", "ok",
 		"cargo/git/checkouts/a-0/abc/.cargo-ok", "", "cargo/git/checkouts/a-0/abc/.git/index.lock", "", "cargo/git/checkouts/a-0/def/lib.rs", "half",
@@ -117,6 +117,7 @@ var cases = []struct {
 		"cargo/registry/index/index.crates.io-6f17/.cache/se/rd/serde", "cargo/registry/index/index.crates.io-6f17/config.json",
 		"cargo/registry/cache/index.crates.io-6f17/serde-1.crate",
 		"cargo/registry/src/index.crates.io-6f17/serde-1/.cargo-ok", "cargo/registry/src/index.crates.io-6f17/serde-1/Cargo.lock",
+		"cargo/registry/src/index.crates.io-6f17/serde-1/.npmrc",
 		"cargo/git/checkouts/a-0/abc/.cargo-ok",
 		"cargo/git/db/a-0/HEAD", "cargo/git/db/a-0/objects/pack/p.pack",
 	}},
@@ -126,7 +127,7 @@ var cases = []struct {
 		"maven/org/a/lib/1/mine-1.jar.sha1", "m", "maven/org/a/lib/1/both-1.jar", "b", "maven/org/a/lib/1/other.jar", "o", "maven/org/a/lib/1/lib-1.jar.lastUpdated", "f",
 		"maven/org/a/mine/1/mine-1.jar", "m", "maven/org/a/mine/1/_remote.repositories", "mine-1.jar>=\n", "maven/org/a/none/1/none-1.jar", "n",
 		"maven/org/a/lib/maven-metadata-central.xml", "m", "maven/org/a/lib/maven-metadata-central.xml.sha1", "m", "maven/org/a/lib/maven-metadata-local.xml", "l",
-		"maven/org/a/lib/resolver-status.properties", "r", "maven/settings.xml", "password", "maven/settings-security.xml", "password", "maven/.locks/x", "",
+		"maven/org/a/lib/resolver-status.properties", "r", "maven/settings.xml", "password", "maven/settings-security.xml", "password", "maven/settings-mine.xml", "password", "maven/.locks/x", "",
 		"maven/_remote.repositories", "settings.xml>central=\nsettings-security.xml>central=\n",
 	}, []string{
 		"maven/org/a/lib/1/_remote.repositories", "maven/org/a/lib/1/lib-1.jar", "maven/org/a/lib/1/lib-1.jar.sha1", "maven/org/a/lib/1/lib-1.pom",
@@ -155,10 +156,10 @@ var cases = []struct {
 	}, nil},
 	{"bundler", []string{
 		"bundler/gems/rubygems.org.443.00/tmpdir-1.gem", "g" + tarEnd, "bundler/gems/rubygems.org.443.00/cut-1.gem", "half", "bundler/compact_index/rubygems.org.443.00/versions", "v", "bundler/git/a-00/config", "url = https://token@example.com",
-		"bundler/config", "BUNDLE_GEMS__EXAMPLE__COM: password",
+		"bundler/config", "BUNDLE_GEMS__EXAMPLE__COM: password", "bundler/compact_index/rubygems.org.443.00/.netrc", "secret",
 	}, []string{"bundler/gems/rubygems.org.443.00/tmpdir-1.gem", "bundler/compact_index/rubygems.org.443.00/versions"}},
 	{"composer", []string{
-		"composer/files/a/b/00.zip", zip, "composer/files/a/b/01.zip", zipNote, "composer/files/a/b/02.zip", "half" + zipNote[:24], "composer/files/a/b/03.zip", "half", "composer/files/a/b/04.tar", "t", "composer/repo/https---repo.packagist.org/p.json", "{}", "composer/vcs/x/config", "token", "composer/auth.json", "token", "composer/config.json", "{}",
+		"composer/files/a/b/00.zip", zip, "composer/files/a/b/01.zip", zipNote, "composer/files/a/b/02.zip", "half" + zipNote[:24], "composer/files/a/b/03.zip", "half", "composer/files/a/b/04.tar", "t", "composer/repo/https---repo.packagist.org/p.json", "{}", "composer/vcs/x/config", "token", "composer/auth.json", "token", "composer/config.json", "{}", "composer/repo/auth.json", "secret",
 	}, []string{"composer/files/a/b/00.zip", "composer/files/a/b/01.zip", "composer/repo/https---repo.packagist.org/p.json"}},
 	{"nuget", []string{
 		"nuget/a/1.0/.nupkg.metadata", "{}", "nuget/a/1.0/a.nupkg", "n", "nuget/a/1.0/packages.lock", "l", "nuget/a/2.0/a.nupkg", "half", "nuget/NuGet.Config", "password",
@@ -175,7 +176,7 @@ var cases = []struct {
 		"tool/open.db", "d", "tool/open.db-wal", "w", "tool/open.db-shm", "s", "tool/ACCESS_TOKEN", "secret", "tool/api-tokens/a", "a", "tool/Secrets/a", "secret",
 		"secrets/a", "secret", "tool/my-credentials.json", "secret", "tool/.env.local", "secret", "tool/tmp/x", "half", "tool/authtoken", "secret",
 		"docker/config.json", "secret", "kube/config", "secret", "helm/registry/config.json", "secret", "pypoetry/auth.toml", "secret", "tool/gha-creds-0123.json", "secret",
-		"deno/docker/mod.ts", "t",
+		"deno/docker/mod.ts", "t", "tool/hex.config", "secret", "tool/npmrc", "secret", "conan2/.conan.db", "secret", "tool/kaggle.json", "secret",
 	}, []string{"deno/deps/https/example.com/js-tokens/tokenizer.js", "hf/hub/tokenizer.json", "tool/data.db", "tool/api-tokens/a", "deno/docker/mod.ts"}},
 }
 
@@ -224,6 +225,27 @@ func TestEachLineIsUsed(t *testing.T) {
 	for _, tool := range tools {
 		if len(rules[tool]) == 0 {
 			t.Errorf("no line for %s", tool)
+		}
+	}
+}
+
+// TestSettingsAreNeverPublished: a file with the name of settings is published from nowhere, whichever line of the table has its
+// directory.
+func TestSettingsAreNeverPublished(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{
+		"mine", "mine/a/b", "npm/_cacache/index-v5/00", "pnpm/v10/files/00", "yarn/metadata/npm", "pip/http", "pip/http-v2/a", "uv/simple-v16/pypi",
+		"cargo/registry/index/i/.cache/np/mr", "maven/org/a", "gradle/caches/modules-2/files-2.1/a", "bundler/compact_index/h/info", "composer/repo/x",
+	} {
+		if ruleFor(dir+"/data", false).as == never {
+			t.Errorf("nothing is published from %s", dir)
+		}
+		for _, name := range settingsNames {
+			for _, name := range []string{name, strings.ToUpper(name)} {
+				if r := ruleFor(dir+"/"+name, false); r.as != never {
+					t.Errorf("%s/%s is published: %+v", dir, name, r.at)
+				}
+			}
 		}
 	}
 }

@@ -26,11 +26,17 @@ type publisher struct {
 	now map[*workspace]*release // publishing; not nil if it is to be done again, for that release
 }
 
-// release is one after which a kept workspace publishes.
+// release is one after which a kept workspace publishes. Its times are by the clock of the kernel, as those of files.
 type release struct {
 	// until, if it is not zero, leaves out what a later container writes, which may have no mark.
 	until time.Time
+	// settled is when nobody wrote any more: see cache.Job.
+	settled time.Time
 }
+
+// quiet is how long nothing may have changed in the directory of a tool that the cache's table does not have, for it to be
+// published while containers run. Downloads and unpacking write more often.
+const quiet = 5 * time.Second
 
 // soon publishes in the background what a kept workspace has in its cache. The caller holds the volume's
 // lock, so that the mark is that of the containers that have ended.
@@ -45,10 +51,10 @@ func (p *publisher) soon(ctx context.Context, w *workspace) {
 		}
 		return
 	}
-	of := &release{}
+	of := &release{settled: time.Now()}
 	remedy := "its next release tries again"
 	if volume.PublishOf(rec.Options) == volume.PublishMarked {
-		of.until = time.Now() // by the clock of the kernel, as the times of files
+		of.until = of.settled
 		remedy = "a container has to make the mark again"
 	}
 	p.mu.Lock()
@@ -60,7 +66,7 @@ func (p *publisher) soon(ctx context.Context, w *workspace) {
 	p.now[w] = nil
 	p.m.config.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		for ; of != nil; of = p.again(w) {
-			_, err := p.publish(ctx, w, of.until)
+			_, err := p.publish(ctx, w, *of)
 			gone, busy := (*NoWorkspaceError)(nil), (*InUseError)(nil)
 			if err != nil && ctx.Err() == nil && !errors.As(err, &gone) && !errors.As(err, &busy) {
 				p.m.config.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Warn("publish the cache of a kept workspace: " + remedy)
@@ -81,8 +87,8 @@ func (p *publisher) again(w *workspace) (of *release) {
 	return of
 }
 
-// publish publishes what a workspace has in its cache, which containers may be using; until as in release.
-func (p *publisher) publish(ctx context.Context, w *workspace, until time.Time) (r cache.Result, err error) {
+// publish publishes what a workspace has in its cache, which containers may be using, after that release.
+func (p *publisher) publish(ctx context.Context, w *workspace, of release) (r cache.Result, err error) {
 	held, err := p.m.Hold(ctx, w.id)
 	if err != nil {
 		return r, err
@@ -99,7 +105,7 @@ func (p *publisher) publish(ctx context.Context, w *workspace, until time.Time) 
 		defer func() { err = errors.Join(err, shown.Close()) }()
 	}
 	ended := p.m.mounter.Ended(w.clone, held.Record)
-	ended.Until = until
+	ended.Until, ended.Settled = of.until, of.settled
 	r, err = p.m.config.Warm.Publish(held.Context(), ended, shown)
 	if err != nil && errors.Is(context.Cause(held.Context()), errHoldLost) {
 		return r, &InUseError{errHoldLost.Error()} // it publishes again when that Mount is released
@@ -155,7 +161,7 @@ func (m *Manager) PublishCache(ctx context.Context, id string) (r cache.Result, 
 			return r, cmp.Or(err, error(&NoCacheError{fmt.Sprintf("volume %q has publish=marked, and workspace %q has no file %s", rec.Volume, id, upper.Mark)}))
 		}
 	}
-	return m.publisher.publish(ctx, w, time.Time{})
+	return m.publisher.publish(ctx, w, release{settled: time.Now().Add(-quiet)})
 }
 
 // Unpublished returns how many workspaces of a clone have ended, or been released, and may still publish what is new in

@@ -47,6 +47,9 @@ type Job struct {
 	Now  time.Time
 	// Until, if it is not zero, leaves out what was changed later.
 	Until time.Time
+	// Settled, if it is not zero, leaves out the directory of a tool that is not in the table if anything in it was changed
+	// later, because a program may still be writing there.
+	Settled time.Time
 	// Moved, if it is not nil, is called for each file that was renamed into To, with its path.
 	Moved func(path string) error
 	// Room is how many bytes may be copied.
@@ -119,6 +122,7 @@ type collector struct {
 	names   []string // of the current entry and its parents
 	shut    int      // the depth of a directory in which nothing is published, or 0
 	unit    *openUnit
+	tree    *openTree
 	origins origins
 	copies  map[uint64]string // of files with several names, by inode: the path of the first copy
 	err     error             // the first of To, of which the rest can't be trusted
@@ -131,6 +135,14 @@ type openUnit struct {
 	depth int
 	files int
 	bad   bool // it is left out
+}
+
+// openTree is the directory of a tool that is not in the table, while it is collected. Nobody has said which parts of it are
+// whole: so nothing of it is published while a program writes there, or if a limit ended the publication in the middle.
+type openTree struct {
+	rel   string
+	files int
+	torn  bool // it is left out
 }
 
 func (c *collector) Visit(e disk.Entry) (enter bool) {
@@ -155,13 +167,17 @@ func (c *collector) Visit(e disk.Entry) (enter bool) {
 		return false
 	}
 	rel := strings.Join(c.names, "/")
+	changed := time.Unix(st.Ctim.Unix())
 	if upfile.Kind(&st) == unix.S_IFDIR {
-		return c.enter(e, rel)
+		enter = c.enter(e, rel)
+		c.settled(rel, changed)
+		return enter
 	}
-	if !c.Until.IsZero() && time.Unix(st.Ctim.Unix()).After(c.Until) {
+	if !c.Until.IsZero() && changed.After(c.Until) {
 		c.spoil(rel, errLater)
 		return false
 	}
+	c.settled(rel, changed)
 	if c.shut == 0 {
 		c.file(e, rel, &st)
 	}
@@ -187,7 +203,17 @@ func (c *collector) enter(e disk.Entry, rel string) bool {
 			c.shut = e.Depth
 		}
 	}
+	if e.Depth == 1 && c.shut == 0 && other(rel) {
+		c.tree = &openTree{rel: rel}
+	}
 	return c.shut == 0 || c.Move
+}
+
+// settled leaves out the current tree if something in it was changed too late.
+func (c *collector) settled(rel string, changed time.Time) {
+	if c.tree != nil && !c.tree.torn && !c.Settled.IsZero() && changed.After(c.Settled) {
+		c.spoil(rel, errWriting)
+	}
 }
 
 // publishDir reports whether anything in a directory may be published. It makes the directories of units.
@@ -297,8 +323,23 @@ func goPartial(rel string) string {
 	return path.Join("go-mod/cache/download", module, "@v/v"+version+".partial")
 }
 
-// endUnit ends the unit if an entry of that depth is not in it. It removes what was collected of one that is left out.
+// endTree ends the tree if an entry of that depth is not in it. It removes what was collected of one that is left out.
+func (c *collector) endTree(depth int) {
+	t := c.tree
+	if t == nil || depth > 1 {
+		return
+	}
+	c.tree = nil
+	if t.torn {
+		c.r.Files -= t.files
+		c.err = errors.Join(c.err, c.out.remove(t.rel))
+	}
+}
+
+// endUnit ends the unit, and the tree, if an entry of that depth is not in it. It removes what was collected of one that is
+// left out.
 func (c *collector) endUnit(depth int) {
+	c.endTree(depth)
 	u := c.unit
 	if u == nil || depth > u.depth {
 		return
@@ -327,9 +368,10 @@ func (c *collector) Skip(e disk.Entry, err error) {
 		c.err = errors.Join(c.err, err)
 	}
 	c.spoil(e.Name, err)
+	c.tear()
 }
 
-// spoil leaves out the current unit, if err is not nil.
+// spoil leaves out the current unit, if err is not nil, and the current tree, if err says that a program writes there.
 func (c *collector) spoil(rel string, err error) {
 	if err == nil {
 		return
@@ -337,6 +379,20 @@ func (c *collector) spoil(rel string, err error) {
 	c.leave(rel, err)
 	if c.unit != nil {
 		c.unit.bad = true
+	}
+	if slices.ContainsFunc(writing, func(sign error) bool { return errors.Is(err, sign) }) {
+		c.tear()
+	}
+}
+
+// writing are the errors that tell of a program that writes: what was there is gone, or another one, when it is read.
+var writing = []error{errWriting, errLater, errChanged, fs.ErrNotExist, fs.ErrExist, disk.ErrMoved}
+
+// tear leaves out the current tree.
+func (c *collector) tear() {
+	if c.tree != nil && !c.tree.torn {
+		c.tree.torn = true
+		c.leave(c.tree.rel, errTorn)
 	}
 }
 
@@ -354,4 +410,5 @@ func (c *collector) over(why string) {
 	if c.unit != nil {
 		c.unit.bad = true
 	}
+	c.tear()
 }

@@ -27,6 +27,7 @@ type bench struct {
 	layers    []string // topmost first
 	copy      bool     // the upper may be in use
 	room      int64
+	settled   time.Time
 	shown     func(rel string) (*os.File, error)
 }
 
@@ -96,7 +97,7 @@ func (b *bench) collect(at time.Time) Result {
 	defer from.Close()
 	to := b.mkdir("layer")
 	r, err := Collect(b.Context(), Job{
-		From: from, Shown: b.shown, Published: b.layers, To: to, UID: uid, GID: gid, Move: !b.copy, Now: at, Room: b.room,
+		From: from, Shown: b.shown, Published: b.layers, To: to, UID: uid, GID: gid, Move: !b.copy, Now: at, Room: b.room, Settled: b.settled,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -13,8 +13,9 @@
 // (tokens, settings, locks, what a build installed), which are named by their content or version and stay as the first
 // one, which are published only as a whole directory that is complete, and which are indexes, of which the later one
 // is taken. Nobody says how a container ended, so the table takes only what its tool makes whole: by a rename, or with
-// a mark of completeness, or if the file itself or another one shows that it was written to its end. Names are never
-// removed by a publication.
+// a mark of completeness, or if the file itself or another one shows that it was written to its end. Of a tool that is
+// not in the table, all that is new is published, or nothing: nothing while a program may write there. Names are never removed
+// by a publication.
 //
 // Variables name .git/hdcache and not the link .hdcache, which git clean -fdx removes; the file env sets them so even
 // if it is sourced through the link. If the repository tracks a .hdcache, or the volume has cache_link=false, the link

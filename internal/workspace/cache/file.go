@@ -24,6 +24,8 @@ var (
 	errUnder   = errors.New("a file of an unfinished change")
 	errOpen    = errors.New("a database that was not closed")
 	errLater   = errors.New("it was changed after the container had ended")
+	errWriting = errors.New("it was just changed: a program may still be writing there")
+	errTorn    = errors.New("nothing of it is published, because it may be incomplete")
 	errDeep    = errors.New("it is too deep")
 	errLarge   = errors.New("it is too large")
 )
@@ -34,6 +36,9 @@ var farFuture = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 // file publishes an entry that is no directory, if it is new.
 func (c *collector) file(e disk.Entry, rel string, st *unix.Stat_t) {
 	var r rule
+	if c.tree != nil && c.tree.torn {
+		return
+	}
 	if c.unit != nil {
 		r = c.unit.rule
 		r.check = nil // it is for the mark
@@ -271,6 +276,9 @@ func (c *collector) count() {
 	c.r.Files++
 	if c.unit != nil {
 		c.unit.files++
+	}
+	if c.tree != nil {
+		c.tree.files++
 	}
 }
 

@@ -47,6 +47,8 @@ type Ended struct {
 	Leave func(ctx context.Context, path string) error
 	// Until, if it is not zero, is when the last container ended whose files may be published.
 	Until time.Time
+	// Settled is that of cache.Job.
+	Settled time.Time
 	// Promoted is called when the warm paths were promoted, and at most the cache is still to be published. It may be nil.
 	Promoted func()
 

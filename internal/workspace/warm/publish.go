@@ -54,7 +54,7 @@ func (m *Manager) Publish(ctx context.Context, e Ended, shown *os.File) (cache.R
 		open := func(rel string) (*os.File, error) {
 			return disk.Open(shown, path.Join(cache.Mount, rel), unix.O_RDONLY)
 		}
-		return m.publishCache(ctx, e, s, cache.Job{Shown: open, Until: e.Until})
+		return m.publishCache(ctx, e, s, cache.Job{Shown: open, Until: e.Until, Settled: e.Settled})
 	}
 	return cache.Result{}, nil
 }

@@ -1,0 +1,100 @@
+package cache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk/upfile"
+	"github.com/helmdeck/repos/tests/wait"
+)
+
+// changed returns when a file of the upper was last changed.
+func (b *bench) changed(rel string) time.Time {
+	b.Helper()
+	st, err := upfile.Stat(unix.AT_FDCWD, b.at(rel))
+	b.ok(err)
+	return time.Unix(st.Ctim.Unix())
+}
+
+// TestTreeThatIsWritten: nothing is published of the directory of another tool in which a program may still write, and all
+// of it later. The rules of known tools say what is whole.
+func TestTreeThatIsWritten(t *testing.T) {
+	t.Parallel()
+	content := "npm/_cacache/content-v2/f"
+	for what, last := range map[string]string{"a file": "tool/pkg/b", "a directory": "tool/pkg", "one that is not published": "tool/pkg/b.lock"} {
+		b := newBench(t)
+		b.copy = true
+		b.write("tool/pkg/a", "1", "other/x", "1")
+		b.settled = b.changed("other/x")
+		wait.For(t, "the clock of the files to go on", func() error {
+			switch last {
+			case "tool/pkg":
+				b.ok(os.Chmod(b.at(last), 0o700))
+			default:
+				b.write(last, "2")
+			}
+			return wait.Check(b.changed(last).After(b.settled), "%v", b.settled)
+		})
+		b.write(content, "1")
+		r := b.collect(now)
+		b.want(r, "other/x", "1", content, "1")
+		if left := strings.Join(r.Left, "; "); !strings.Contains(left, "tool: ") || !strings.Contains(left, errWriting.Error()) {
+			t.Errorf("%s: left out %q", what, left)
+		}
+		b.settled = time.Now().Add(time.Hour)
+		want := []string{"tool/pkg/a", "1"}
+		if last == "tool/pkg/b" {
+			want = append(want, last, "2")
+		}
+		b.want(b.collect(now.Add(time.Minute)), want...)
+	}
+}
+
+// TestTreeThatChanges: a file of another tool that changes while it is read takes with it all that is new of that tool.
+func TestTreeThatChanges(t *testing.T) {
+	each(t, func(b *bench) {
+		b.write("tool/pkg/a", "1", "tool/pkg/changing", "1", "tool/pkg/z", "1", "other/x", "1")
+		b.ok(unix.Lsetxattr(b.at("tool/pkg/changing"), upfile.MetacopyAttr, nil, 0),
+			unix.Lsetxattr(b.at("tool/pkg/changing"), upfile.RedirectAttr, []byte("/elsewhere"), 0))
+		b.shown = func(string) (*os.File, error) {
+			path := filepath.Join(b.dir, "shown")
+			b.ok(os.WriteFile(path, []byte("22"), 0o600))
+			return os.Open(path)
+		}
+		b.want(b.collect(now), "other/x", "1")
+	})
+}
+
+// TestTreeAtALimit: a limit that is reached in the middle of another tool's directory leaves all of it out, and keeps those
+// that were complete.
+func TestTreeAtALimit(t *testing.T) {
+	each(t, func(b *bench) {
+		const trees, size = 10, 10
+		for n := range trees * size {
+			b.write(fmt.Sprintf("t%d/%d", n/size, n%size), "1")
+		}
+		from, err := upfile.OpenDir(b.from)
+		b.ok(err)
+		defer from.Close()
+		j := Job{From: from, To: b.mkdir("layer"), UID: uid, GID: gid, Now: now, Room: 1 << 20, Move: !b.copy}
+		r, err := collect(b.Context(), j, 5*(size+1)+size/2)
+		got := files(b, j.To)
+		if err != nil || !r.Over || r.Files != len(got) || r.Files != 5*size {
+			b.Errorf("%+v with %d files, %v", r, len(got), err)
+		}
+		list, err := os.ReadDir(j.To)
+		b.ok(err)
+		for _, tool := range list {
+			if n := len(files(b, filepath.Join(j.To, tool.Name()))); n != size {
+				b.Errorf("%s has %d files, want %d", tool.Name(), n, size)
+			}
+		}
+		clean(b, j.To)
+	})
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/repo/layer"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/work/keylock"
 	"github.com/helmdeck/repos/internal/workspace/cache"
 )
@@ -68,6 +69,7 @@ type Manager struct {
 	dating     keylock.Locks[string] // by clone and ID of a layer of times, while it is made
 	copying    keylock.Locks[string] // by clone, while a promotion completes files
 	publishing keylock.Locks[string] // by clone and key of the head of a cache, while files are published or dropped
+	turns      *work.Scheduler       // for publications
 }
 
 // clone has the warm state of one clone. Heads change only while the lock of the layers is
@@ -81,7 +83,8 @@ type clone struct {
 // NewManager returns a Manager with the heads that state has records of.
 func NewManager(c Config, state meta.State) *Manager {
 	c.Wait = cmp.Or(c.Wait, defaultWait)
-	m := &Manager{config: c, clones: make(map[string]*clone), endings: make(map[*ending]struct{}), flattening: make(map[string]time.Time), sums: make(map[string]string), unlike: make(map[string]bool)}
+	m := &Manager{config: c, clones: make(map[string]*clone), endings: make(map[*ending]struct{}), flattening: make(map[string]time.Time), sums: make(map[string]string), unlike: make(map[string]bool),
+		turns: work.NewScheduler([3]work.Limits{work.CPU: turns})}
 	for _, h := range state.WarmHeads {
 		m.cloneLocked(h.Clone).heads[h.Key] = h
 	}

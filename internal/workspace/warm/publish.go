@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/repo/layer"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace/cache"
 )
 
@@ -32,6 +33,10 @@ const (
 	// maxReasons is how many reasons the log gives for what was not published.
 	maxReasons = 5
 )
+
+// turns limits how many caches are published at a time, because that keeps the disk busy: a subject whose workspaces end
+// by the hundred takes half of the turns. None is overdue: each ends after publishTime.
+var turns = work.Limits{Slots: 4, PerSubject: 2}
 
 // Publish publishes what a workspace, which may be in use, has in its cache: it copies that. shown is the root of the
 // workspace's files as its containers see them. The result says what was published.
@@ -103,6 +108,12 @@ func (m *Manager) publishCache(ctx context.Context, e Ended, s spot, j cache.Job
 		return found, err
 	}
 	defer turn()
+	// The directory of a clone is in that of its subject.
+	slot, err := m.turns.Acquire(work.WithOwner(ctx, work.Owner{Name: "the publication of a cache", Subject: path.Dir(e.Clone)}), work.CPU, false)
+	if err != nil {
+		return found, err
+	}
+	defer slot.Release()
 	limited, cancel := context.WithTimeoutCause(ctx, publishTime, fmt.Errorf("it takes longer than %v", publishTime))
 	defer cancel()
 	from, err := disk.Open(s.dir, s.name, unix.O_PATH|unix.O_DIRECTORY)

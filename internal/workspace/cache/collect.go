@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/disk/upfile"
 	"github.com/helmdeck/repos/internal/escape"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Limits of what is collected. A container makes as many names and levels as it likes; no tool makes so many.
@@ -62,10 +63,15 @@ type Result struct {
 	Files int       // that are not directories
 	Left  []string  // why some things were left out, for the log
 	Over  bool      // a limit was reached: what was collected is whole, but not all
+	// Stopped is set if ctx was cancelled while files were moved: what was collected is whole, but not all.
+	Stopped bool
+	// Torn is set if a part of something was moved that is published as a whole or not at all, and the rest is in From.
+	Torn bool
 }
 
 // Collect puts what is new in a cache, and may be published, into a new layer, as the table says. It trusts nothing in
-// From. After an error, what To has must not be published.
+// From. After an error, what To has must not be published. With Move the end of ctx is no error, because what was moved is
+// nowhere else.
 func Collect(ctx context.Context, j Job) (Result, error) { return collect(ctx, j, maxEntries) }
 
 func collect(ctx context.Context, j Job, most int) (r Result, err error) {
@@ -88,6 +94,13 @@ func collect(ctx context.Context, j Job, most int) (r Result, err error) {
 		case errors.Is(err, context.DeadlineExceeded):
 			c.over("there was too little time")
 			err = nil
+		case errors.Is(err, context.Canceled) && c.Move:
+			c.r.Stopped = true
+			if c.unit != nil {
+				c.unit.bad = true
+			}
+			c.tear()
+			err = nil
 		}
 		if err == nil {
 			c.endUnit(0)
@@ -99,13 +112,18 @@ func collect(ctx context.Context, j Job, most int) (r Result, err error) {
 	return c.r, err
 }
 
+// stopTime is how long a layer is measured at most when the plugin stops, which must not take longer than a few seconds,
+// whatever a container has made: some hundred thousand files. What takes longer is lost.
+const stopTime = time.Second
+
 // measure measures a new layer, also if the time to collect it is over.
 func measure(ctx context.Context, dir string) (disk.Size, error) {
+	most := stopTime
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
+		most = time.Minute
 	}
+	ctx, end := work.Linger(ctx, most)
+	defer end()
 	return disk.Measure(ctx, dir)
 }
 
@@ -331,6 +349,7 @@ func (c *collector) endTree(depth int) {
 	}
 	c.tree = nil
 	if t.torn {
+		c.r.Torn = c.r.Torn || c.Move && t.files > 0
 		c.r.Files -= t.files
 		c.err = errors.Join(c.err, c.out.remove(t.rel))
 	}
@@ -356,6 +375,7 @@ func (c *collector) endUnit(depth int) {
 		}
 	}
 	if u.bad || u.files == 0 {
+		c.r.Torn = c.r.Torn || c.Move && u.files > 0
 		c.r.Files -= u.files
 		c.err = errors.Join(c.err, c.out.remove(u.rel))
 	}

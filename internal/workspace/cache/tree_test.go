@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,6 +70,50 @@ func TestTreeThatChanges(t *testing.T) {
 		}
 		b.want(b.collect(now), "other/x", "1")
 	})
+}
+
+// TestStop: when the plugin stops, what was moved is published, and what is published as a whole or not at all is not cut.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		write []string
+		files int // that are published
+		torn  bool
+	}{
+		{"files", []string{"npm/_cacache/content-v2/", "1"}, 3, false},
+		{"a unit", []string{"uv/archive-v0/a/", "1"}, 0, true},
+		{"a directory of another tool", []string{"tool/", "1"}, 0, true},
+	} {
+		b := newBench(t)
+		const all = 10
+		for n := range all {
+			b.write(fmt.Sprint(tt.write[0], n), tt.write[1])
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		from, err := upfile.OpenDir(b.from)
+		b.ok(err)
+		moved := 0
+		to := b.mkdir("layer")
+		r, err := Collect(ctx, Job{From: from, To: to, UID: uid, GID: gid, Now: now, Room: 1 << 20, Move: true, Moved: func(string) error {
+			if moved++; moved == 3 {
+				stop()
+			}
+			return nil
+		}})
+		b.ok(err, from.Close())
+		if got := len(files(b, to)); got != tt.files || r.Files != tt.files || !r.Stopped || r.Torn != tt.torn || r.Over {
+			t.Errorf("%s: %+v with %d files", tt.name, r, got)
+		}
+		clean(b, to)
+		if tt.torn {
+			continue
+		}
+		b.layers = []string{to}
+		if r := b.collect(now.Add(time.Minute)); r.Files != all-tt.files || r.Stopped {
+			t.Errorf("%s, the rest: %+v", tt.name, r)
+		}
+	}
 }
 
 // TestTreeAtALimit: a limit that is reached in the middle of another tool's directory leaves all of it out, and keeps those

@@ -92,7 +92,8 @@ func (p *promotion) inLayer() string { return filepath.Join(p.temp, filesPart, p
 // becomes the topmost layer of its head. With Marked, a head at a path without changes keeps its layers, and becomes
 // that of the workspace's commit. All heads move in one change of the database, so others find what the workspace left, or
 // what was there before, whole. What can't be promoted stays in the upper, which is logged and is not an error. The caller
-// still holds the layers that the workspace used. If ctx ends first, all stays as it is, and can be promoted later.
+// still holds the layers that the workspace used. If ctx ends first, all stays as it is, and can be promoted later; what of the
+// cache was moved by then is published.
 //
 // What is new in the cache is published afterwards, unless a directory has hard links into it, which go with that.
 func (m *Manager) Promote(ctx context.Context, e Ended) error {

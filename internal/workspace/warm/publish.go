@@ -30,6 +30,9 @@ const movedAttr = "trusted.helmdeck.moved"
 const (
 	// publishTime is how long what one workspace left in its cache, or at a warm path, is looked through at most.
 	publishTime = 10 * time.Minute
+	// stopTime is how long the publication of what was moved already may take when the plugin stops, beside the time to
+	// measure it.
+	stopTime = 2 * time.Second
 	// maxReasons is how many reasons the log gives for what was not published.
 	maxReasons = 5
 )
@@ -138,6 +141,9 @@ func (m *Manager) publishCache(ctx context.Context, e Ended, s spot, j cache.Job
 	j.From, j.Published, j.To, j.UID, j.GID = from, m.cacheDirs(h.Clone, h.Chain), cacheDir(temp), int(h.UID), int(h.GID)
 	j.Now, j.Room = m.config.Now(), room
 	if j.Move {
+		if err := context.Cause(ctx); err != nil {
+			return found, err // nothing was moved: the next start publishes all
+		}
 		if err := unix.Lsetxattr(s.path(), movedAttr, nil, 0); err != nil {
 			return found, err
 		}
@@ -147,13 +153,25 @@ func (m *Manager) publishCache(ctx context.Context, e Ended, s spot, j cache.Job
 	if err != nil {
 		return found, err
 	}
-	if found.Files == 0 {
-		return found, nil
+	stopped := context.Cause(ctx)
+	if j.Move { // what was moved is nowhere else
+		var end func()
+		ctx, end = work.Linger(ctx, stopTime)
+		defer end()
 	}
-	failpoint.Hit("warm/publish/collected")
-	return found, m.putOnTop(ctx, h, meta.Layer{
-		Kind: meta.WarmLayer, ID: newID(), Cache: meta.CacheFiles, Size: meta.Measured{Size: found.Size, At: j.Now}, BuiltAt: j.Now,
-	}, temp)
+	if found.Files > 0 {
+		failpoint.Hit("warm/publish/collected")
+		err = m.putOnTop(ctx, h, meta.Layer{
+			Kind: meta.WarmLayer, ID: newID(), Cache: meta.CacheFiles, Size: meta.Measured{Size: found.Size, At: j.Now}, BuiltAt: j.Now,
+		}, temp)
+	}
+	if !found.Stopped {
+		return found, err
+	}
+	if err == nil && !found.Torn { // the next start publishes the rest
+		err = unix.Lremovexattr(s.path(), movedAttr)
+	}
+	return found, errors.Join(stopped, err)
 }
 
 // logLeft says what a workspace did not publish, and why.

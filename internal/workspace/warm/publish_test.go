@@ -1,8 +1,13 @@
 package warm
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/work"
@@ -55,6 +60,62 @@ func (w *world) published(names ...string) {
 	}
 	if len(got) != len(names) {
 		w.t.Errorf("published %v, want %q", got, names)
+	}
+}
+
+// TestStoppedPublication: what a publication has moved when the plugin stops is published, and the rest after the next start,
+// unless a part of a unit was moved: then nothing of what is left can be trusted.
+func TestStoppedPublication(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []bool{false, true} {
+		w := newWorld(t)
+		s := w.caching()
+		names := []string{"a", "b", "c", "d", "e"}
+		for _, name := range names {
+			s.write(stored(name), name)
+			if unit {
+				s.write(filepath.Join(cache.Mount, "go-mod/m@v1.0.0", name), name)
+			}
+		}
+		detach(t, s.dir)
+		ctx, stop := context.WithCancel(t.Context())
+		var moved []string
+		s.Leave = func(_ context.Context, path string) error {
+			dir, err := os.Readlink(filepath.Dir(path)) // of the descriptor
+			moved = append(moved, filepath.Base(path))
+			if !unit && len(moved) == 2 || unit && strings.Contains(dir, "/go-mod/") {
+				stop()
+			}
+			return err
+		}
+		if err := s.m.Promote(ctx, s.Ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("the plugin stops: %v", err)
+		}
+		var kept []string
+		for _, name := range names {
+			if !unit && slices.Contains(moved, name) {
+				kept = append(kept, name)
+			}
+		}
+		if !unit {
+			w.published(kept...)
+		}
+		for _, l := range w.m.CacheLayers(cloneKey) {
+			if got := list(t, filepath.Join(w.filesOf(l.ID), cache.Mount, "go-mod")); len(got) > 0 {
+				t.Errorf("published a part of a module: %q", got)
+			}
+		}
+		before := len(w.m.CacheLayers(cloneKey))
+		w.restart(w.boot)
+		s.Leave = nil
+		if err := s.m.Promote(t.Context(), s.Ended); err != nil {
+			t.Error(err)
+		}
+		if !unit {
+			w.published(names...)
+		} else if n := len(w.m.CacheLayers(cloneKey)); n != before {
+			t.Errorf("%d layers, want %d: the rest was published", n, before)
+		}
 	}
 }
 

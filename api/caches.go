@@ -40,6 +40,8 @@ type DroppedCache struct {
 type PublishedCache struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"` // on the disk
+	// Left says why some things were left out, which should have been published: the first few.
+	Left []string `json:"left,omitempty"`
 }
 
 // Caches lists the dependency caches, by clone, uid and gid.

@@ -205,5 +205,5 @@ func (c Config) publishCache(r *http.Request) (any, error) {
 		}
 	})
 	published, err := c.Workspaces.PublishCache(r.Context(), id)
-	return api.PublishedCache{Files: int64(published.Files), Bytes: published.Size.Bytes}, gone(r, err)
+	return api.PublishedCache{Files: int64(published.Files), Bytes: published.Size.Bytes, Left: published.Left}, gone(r, err)
 }

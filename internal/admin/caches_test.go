@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -179,10 +180,11 @@ func TestPublishCache(t *testing.T) {
 	var fail error
 	h.published = func(_ context.Context, id string) (cache.Result, error) {
 		asked = append(asked, id)
-		return cache.Result{Files: 3, Size: disk.Size{Bytes: 9 << 10, Inodes: 5}}, fail
+		return cache.Result{Files: 3, Size: disk.Size{Bytes: 9 << 10, Inodes: 5}, Left: []string{"a: it is too large"}}, fail
 	}
 	c, ctx := client(t, config), t.Context()
-	if got, err := c.PublishCache(ctx, "w"); err != nil || got != (api.PublishedCache{Files: 3, Bytes: 9 << 10}) || !slices.Equal(asked, []string{"w"}) {
+	want := api.PublishedCache{Files: 3, Bytes: 9 << 10, Left: []string{"a: it is too large"}}
+	if got, err := c.PublishCache(ctx, "w"); err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(asked, []string{"w"}) {
 		t.Errorf("%+v, %v; asked for %q", got, err, asked)
 	}
 	for _, tt := range []struct {

@@ -3,6 +3,7 @@ package verbs
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
@@ -65,7 +66,7 @@ func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
 		if w.Phase != meta.Ended {
 			missing = append(missing, w.Missing...)
 		}
-		for _, text := range append(v.warmWarnings(w), ownerWarning(w)) {
+		for _, text := range append(v.warmWarnings(w), ownerWarning(w), cacheWarning(v.config.Workspaces.LeftOut(w.ID))) {
 			if text != "" && !slices.Contains(warnings, text) {
 				warnings = append(warnings, text)
 			}
@@ -108,6 +109,14 @@ func moduleWarning(m meta.MissingSubmodule) string {
 		text += "; it is tried again for a new workspace when the last try is a minute old"
 	}
 	return text
+}
+
+// cacheWarning says why not all that is new in the cache of a workspace was published; empty if all was.
+func cacheWarning(left []string) string {
+	if len(left) == 0 {
+		return ""
+	}
+	return "not all that is new in the cache of a workspace was published: " + strings.Join(left, "; ")
 }
 
 // ownerWarning says that another uid than the volume's wrote files of a workspace; empty if none

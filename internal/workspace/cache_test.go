@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -147,6 +148,34 @@ func TestKeptCache(t *testing.T) {
 	published(t, w, rec)
 	_, other = w.open("o", "3")
 	wantFile(t, other, stored("c"), "c")
+}
+
+// TestUnsettledTool: while containers run, nothing is published of a tool that the table does not have if something was
+// just written there, and the owner sees that. The last release publishes it.
+func TestUnsettledTool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.m.publisher.quiet = time.Hour
+	rec, dir := w.open("v", "1", "mode", "keep")
+	put(t, dir, stored("a"), "a")
+	put(t, dir, ".git/hdcache/mine/x", "x")
+	got, err := w.m.PublishCache(t.Context(), rec.ID)
+	if err != nil || got.Files != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if left := strings.Join(w.m.LeftOut(rec.ID), "; "); !strings.Contains(left, "mine: ") || left != strings.Join(got.Left, "; ") {
+		t.Errorf("left out %q, and the request says %q", left, got.Left)
+	}
+	_, other := w.open("o", "1")
+	wantFile(t, other, stored("a"), "a")
+	wantFile(t, other, ".git/hdcache/mine/x", "")
+	w.release("v", "1")
+	published(t, w, rec)
+	_, other = w.open("o", "2")
+	wantFile(t, other, ".git/hdcache/mine/x", "x")
+	if left := w.m.LeftOut(rec.ID); left != nil {
+		t.Errorf("left out %q", left)
+	}
 }
 
 // TestDropCache: a dropped path is gone for those that begin later, and what is left stays.

@@ -178,7 +178,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	if c.Projects.Supported() == nil {
 		m.meter.use = m.Use
 	}
-	m.publisher = &publisher{m: m, now: make(map[*workspace]*release)}
+	m.publisher = &publisher{m: m, quiet: quiet, now: make(map[*workspace]*release)}
 	m.reaper = &reaper{config: &c, records: r, mounter: mounts, max: reapMax}
 	m.reaper.toFlatten = m.reaper.newBacklog()
 	mounted, err := mounter.Mounted(c.Root)

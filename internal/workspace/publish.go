@@ -20,7 +20,8 @@ import (
 // publisher publishes what is new in the caches of workspaces that go on living. Those that end publish at their end:
 // see reaper.promote.
 type publisher struct {
-	m *Manager
+	m     *Manager
+	quiet time.Duration // the constant, except in tests
 
 	mu  sync.Mutex
 	now map[*workspace]*release // publishing; not nil if it is to be done again, for that release
@@ -107,6 +108,9 @@ func (p *publisher) publish(ctx context.Context, w *workspace, of release) (r ca
 	ended := p.m.mounter.Ended(w.clone, held.Record)
 	ended.Until, ended.Settled = of.until, of.settled
 	r, err = p.m.config.Warm.Publish(held.Context(), ended, shown)
+	if err == nil {
+		p.m.records.noteLeft(w, r.Left)
+	}
 	if err != nil && errors.Is(context.Cause(held.Context()), errHoldLost) {
 		return r, &InUseError{errHoldLost.Error()} // it publishes again when that Mount is released
 	}
@@ -161,7 +165,18 @@ func (m *Manager) PublishCache(ctx context.Context, id string) (r cache.Result, 
 			return r, cmp.Or(err, error(&NoCacheError{fmt.Sprintf("volume %q has publish=marked, and workspace %q has no file %s", rec.Volume, id, upper.Mark)}))
 		}
 	}
-	return m.publisher.publish(ctx, w, release{settled: time.Now().Add(-quiet)})
+	return m.publisher.publish(ctx, w, release{settled: time.Now().Add(-m.publisher.quiet)})
+}
+
+// LeftOut says why the last publication of a live workspace's cache left things out, which should have been published: the
+// first few. It is nil if it left out nothing since the plugin's start. The caller must not change it.
+func (m *Manager) LeftOut(id string) (left []string) {
+	m.records.mu.Lock()
+	defer m.records.mu.Unlock()
+	if w := m.records.all[id]; w != nil && w.rec.Phase.Live() {
+		left = w.left
+	}
+	return left
 }
 
 // Unpublished returns how many workspaces of a clone have ended, or been released, and may still publish what is new in

@@ -43,6 +43,8 @@ type workspace struct {
 	// leased is when this process last gave it a lease, by the monotonic clock; zero for never.
 	leased time.Time
 	holds  map[*Hold]bool // of those who look at its files
+	// left says why the last publication of its cache left things out, while it lived.
+	left []string
 	// unsaved is set by NewManager if the database has another phase. Sweep commits it.
 	unsaved bool
 }
@@ -135,6 +137,13 @@ func (r *records) markSaved(w *workspace) (unsaved, reaped bool) {
 	defer r.mu.Unlock()
 	unsaved, w.unsaved = w.unsaved, false
 	return unsaved, w.reaped
+}
+
+// noteLeft notes why a publication of a workspace's cache left things out.
+func (r *records) noteLeft(w *workspace, left []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.left = left
 }
 
 // gone reports whether a workspace was removed.

@@ -205,13 +205,14 @@ func newCachePublish(s *session.Session) *cobra.Command {
 begin from then on have it. Without this command, a workspace publishes when it has ended, and one of mode=keep each time that its last
 container ends.
 
-Containers may run meanwhile. A file that changes while it is copied is left out. The workspace itself keeps what it
+Containers may run meanwhile. What they write to is left out, and the command says so. The workspace itself keeps what it
 began with. A volume with cache=off or publish=never publishes nothing, and one with publish=marked nothing without a mark.
 
 ` + namesWorkspace,
 		Args: cli.RequiresMinArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			var sum api.PublishedCache
+			var left []string
 			err := each(s, args, func(word string) error {
 				w, err := lookupWorkspace(ctx, s, c, word)
 				if err != nil {
@@ -220,8 +221,14 @@ began with. A volume with cache=off or publish=never publishes nothing, and one 
 				p, err := c.PublishCache(ctx, w.ID)
 				sum.Files += p.Files
 				sum.Bytes += p.Bytes
+				for _, why := range p.Left {
+					left = append(left, fmt.Sprintf("%s: not published: %s", show.Text(word), show.Text(why)))
+				}
 				return err
 			})
+			for _, line := range left {
+				fmt.Fprintln(s.Err(), line)
+			}
 			_, printed := fmt.Fprintf(s.Out(), "Published: %d files, %s\n", sum.Files, show.Bytes(sum.Bytes))
 			return errors.Join(err, printed)
 		}),

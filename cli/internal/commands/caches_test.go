@@ -120,11 +120,18 @@ func TestCachePublish(t *testing.T) {
 			return
 		}
 		published = append(published, r.PathValue("id"))
-		json.NewEncoder(w).Encode(api.PublishedCache{Files: 3, Bytes: 2 << 20})
+		p := api.PublishedCache{Files: 3, Bytes: 2 << 20}
+		if r.PathValue("id") == "b2" {
+			p.Left = []string{"tool: nothing of it"}
+		}
+		json.NewEncoder(w).Encode(p)
 	}
 	got := p.run(t, "", "cache", "publish", "one", "left", "ns/pod", "two")
 	if got.out != "one\nns/pod\nPublished: 6 files, 4MiB\n" || !slices.Equal(published, []string{"a1", "b2"}) {
 		t.Errorf("got %q, published %q", got.out, published)
+	}
+	if !strings.Contains(got.err, "ns/pod: not published: tool: nothing of it\n") || strings.Count(got.err, "not published") != 1 {
+		t.Errorf("the command says %q", got.err)
 	}
 	if got.failed == nil || !strings.HasPrefix(got.failed.Error(), "c1 is a checkpoint\n") || !strings.Contains(got.failed.Error(), "name one of them") {
 		t.Errorf("got %v", got.failed)

@@ -9,7 +9,7 @@ set -eu
 HDCACHE=$PWD/.git/hdcache
 . "$HDCACHE/env" # pnpm's store is in the cache
 
-# The store is on another filesystem than the checkout, so its files can't be linked. pnpm changes in node_modules only
-# what the lock file has changed.
+# With copy, no file of node_modules is another name of one in the store, through which a program could change the store.
+# pnpm changes in node_modules only what the lock file has changed.
 pnpm install --frozen-lockfile --prefer-offline --package-import-method copy
 pnpm test

@@ -3,8 +3,11 @@ package clone
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -82,18 +85,33 @@ func TestPublishReplacesLeftover(t *testing.T) {
 func TestOldCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	s := w.spec("ref", "main")
-	w.prepare(s).Release()
-	c := w.clone(s)
-	old := filepath.Join(c.Dir, "cache", "0", "npm")
-	if err := os.MkdirAll(old, 0o755); err != nil {
-		t.Fatal(err)
+	var old []string
+	for _, subject := range []string{"a", "b"} {
+		s := w.spec("ref", "main", "subject", subject)
+		w.prepare(s).Release()
+		dir := filepath.Join(w.clone(s).Dir, "cache")
+		if err := os.MkdirAll(filepath.Join(dir, "0", "npm"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		old = append(old, dir)
 	}
 	w.restart("boot 1")
+	log := test.NewLocal(w.m.config.Log)
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(filepath.Join(c.Dir, "cache")); !os.IsNotExist(err) {
-		t.Errorf("it is still there: %v", err)
+	for _, dir := range old {
+		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
+	}
+	lines := 0
+	for _, e := range log.AllEntries() {
+		if strings.Contains(e.Message, "dependency caches in a layout of before") {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines in the log say that the caches are deleted, want 1", lines)
 	}
 }

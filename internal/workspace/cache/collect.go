@@ -248,7 +248,7 @@ func (c *collector) publishDir(e disk.Entry, rel string) (bool, error) {
 		return true, err
 	}
 	if target, err := redirect(at); err != nil || target != "" {
-		return false, errors.Join(err, errors.New("a directory was renamed"))
+		return false, errors.Join(err, errRenamed)
 	}
 	r := ruleFor(rel, true)
 	if r.as != unit && other(rel) && secretName(e.Name, true) {
@@ -256,6 +256,10 @@ func (c *collector) publishDir(e disk.Entry, rel string) (bool, error) {
 	}
 	_, old, err := c.pub.find(rel)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && other(rel):
+		if merged, err := merged(at); err != nil || merged {
+			return false, errors.Join(err, errDropped)
+		}
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return false, err
@@ -391,7 +395,7 @@ func (c *collector) Skip(e disk.Entry, err error) {
 	c.tear()
 }
 
-// spoil leaves out the current unit, if err is not nil, and the current tree, if err says that a program writes there.
+// spoil leaves out the current unit, if err is not nil, and the current tree, if err says that it may be incomplete.
 func (c *collector) spoil(rel string, err error) {
 	if err == nil {
 		return
@@ -400,13 +404,14 @@ func (c *collector) spoil(rel string, err error) {
 	if c.unit != nil {
 		c.unit.bad = true
 	}
-	if slices.ContainsFunc(writing, func(sign error) bool { return errors.Is(err, sign) }) {
+	if slices.ContainsFunc(tearing, func(sign error) bool { return errors.Is(err, sign) }) {
 		c.tear()
 	}
 }
 
-// writing are the errors that tell of a program that writes: what was there is gone, or another one, when it is read.
-var writing = []error{errWriting, errLater, errChanged, fs.ErrNotExist, fs.ErrExist, disk.ErrMoved}
+// tearing are the errors that tell of a program that writes, so that what was there is gone, or another one, when it is read;
+// and of directories of which the upper has only a part.
+var tearing = []error{errWriting, errLater, errChanged, fs.ErrNotExist, fs.ErrExist, disk.ErrMoved, errRenamed, errDropped}
 
 // tear leaves out the current tree.
 func (c *collector) tear() {

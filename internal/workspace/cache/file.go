@@ -25,6 +25,8 @@ var (
 	errOpen    = errors.New("a database that was not closed")
 	errLater   = errors.New("it was changed after the container had ended")
 	errWriting = errors.New("it was just changed: a program may still be writing there")
+	errRenamed = errors.New("a directory was renamed")
+	errDropped = errors.New("what it was added to was dropped meanwhile")
 	errTorn    = errors.New("nothing of it is published, because it may be incomplete")
 	errDeep    = errors.New("it is too deep")
 	errLarge   = errors.New("it is too large")

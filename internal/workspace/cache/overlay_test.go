@@ -92,6 +92,28 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+// TestDroppedMeanwhile: a container adds files to a directory of another tool whose published files are dropped while it runs.
+// Without these its own are a part, and are not published. What it made itself is.
+func TestDroppedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, copy := range []bool{false, true} {
+		for _, dropped := range []bool{false, true} {
+			b := newBench(t)
+			b.container("mkdir -p tool/pkg; echo 1 >tool/pkg/a; echo 1 >tool/index")
+			b.collect(now)
+			b.container("echo 2 >tool/pkg/b; mkdir -p made/d; echo 3 >made/d/x")
+			want := []string{"made/d/x", "3\n"}
+			if dropped {
+				b.layers = nil
+			} else {
+				want = append(want, "tool/pkg/b", "2\n")
+			}
+			b.copy = copy
+			b.want(b.collect(now.Add(time.Hour)), want...)
+		}
+	}
+}
+
 // TestLinksOfPublishedUnits checks that no file of a cache has several names after a move.
 func TestLinksOfPublishedUnits(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
 		if w.Phase != meta.Ended {
 			missing = append(missing, w.Missing...)
 		}
-		for _, text := range append(v.warmWarnings(w), ownerWarning(w), cacheWarning(v.config.Workspaces.LeftOut(w.ID))) {
+		for _, text := range slices.Concat(v.warmWarnings(w), v.cacheWarnings(w), []string{ownerWarning(w)}) {
 			if text != "" && !slices.Contains(warnings, text) {
 				warnings = append(warnings, text)
 			}
@@ -111,12 +111,16 @@ func moduleWarning(m meta.MissingSubmodule) string {
 	return text
 }
 
-// cacheWarning says why not all that is new in the cache of a workspace was published; empty if all was.
-func cacheWarning(left []string) string {
-	if len(left) == 0 {
-		return ""
+// cacheWarnings says what of the cache of a live workspace was not published, and what would not be.
+func (v *Volumes) cacheWarnings(w meta.Workspace) (list []string) {
+	left, forecast := v.config.Workspaces.LeftOut(w.ID)
+	if len(left) > 0 {
+		list = append(list, "not all that is new in the cache of a workspace was published: "+strings.Join(left, "; "))
 	}
-	return "not all that is new in the cache of a workspace was published: " + strings.Join(left, "; ")
+	if len(forecast) > 0 {
+		list = append(list, "not all that is new in the cache of a workspace can be published as it is now: "+strings.Join(forecast, "; "))
+	}
+	return list
 }
 
 // ownerWarning says that another uid than the volume's wrote files of a workspace; empty if none

@@ -163,7 +163,7 @@ func TestUnsettledTool(t *testing.T) {
 	if err != nil || got.Files != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if left := strings.Join(w.m.LeftOut(rec.ID), "; "); !strings.Contains(left, "mine: ") || left != strings.Join(got.Left, "; ") {
+	if left, _ := w.m.LeftOut(rec.ID); !strings.Contains(strings.Join(left, "; "), "mine: ") || !slices.Equal(left, got.Left) {
 		t.Errorf("left out %q, and the request says %q", left, got.Left)
 	}
 	_, other := w.open("o", "1")
@@ -173,9 +173,42 @@ func TestUnsettledTool(t *testing.T) {
 	published(t, w, rec)
 	_, other = w.open("o", "2")
 	wantFile(t, other, ".git/hdcache/mine/x", "x")
-	if left := w.m.LeftOut(rec.ID); left != nil {
+	if left, _ := w.m.LeftOut(rec.ID); left != nil {
 		t.Errorf("left out %q", left)
 	}
+}
+
+// TestForecast: while a workspace lives, its owner can see what of its cache would not be published.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec, dir := w.open("v", "1")
+	put(t, dir, stored("a"), "a")
+	put(t, dir, ".git/hdcache/nuget/half/1/x", "x")
+	look := func() []string {
+		t.Helper()
+		found, err := w.m.records.lookUp(rec.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.m.publisher.forecast(t.Context(), found)
+		_, forecast := w.m.LeftOut(rec.ID)
+		return forecast
+	}
+	if got := look(); len(got) != 1 || !strings.HasPrefix(got[0], "nuget/half/1: ") {
+		t.Errorf("it would leave out %q", got)
+	}
+	if n := len(w.m.config.Warm.CacheLayers(rec.Clone)); n != 0 {
+		t.Errorf("%d layers were published", n)
+	}
+	put(t, dir, ".git/hdcache/nuget/half/1/.nupkg.metadata", "{}")
+	if got := look(); got != nil {
+		t.Errorf("it would leave out %q", got)
+	}
+	w.end("v", "1")
+	_, dir = w.open("v", "2")
+	wantFile(t, dir, ".git/hdcache/nuget/half/1/x", "x")
+	wantFile(t, dir, stored("a"), "a")
 }
 
 // TestDropCache: a dropped path is gone for those that begin later, and what is left stays.

@@ -247,15 +247,16 @@ func (m *Manager) Leases(volume string) []meta.Workspace {
 	return m.records.list(func(w *workspace) bool { return w.rec.Volume == volume && len(w.rec.Leases) > 0 })
 }
 
-// Meter measures, until ctx ends, the uppers, and asks what workspaces with a limit hold. See meter.run and
-// meter.runUses.
+// Meter measures, until ctx ends, the uppers, asks what workspaces with a limit hold, and looks what of their caches can't be
+// published. See meter.run, meter.runUses and publisher.look.
 func (m *Manager) Meter(ctx context.Context) {
-	var both sync.WaitGroup
+	var others sync.WaitGroup
 	if m.meter.use != nil {
-		both.Go(func() { m.meter.runUses(ctx) })
+		others.Go(func() { m.meter.runUses(ctx) })
 	}
+	others.Go(func() { m.publisher.look(ctx) })
 	m.meter.run(ctx)
-	both.Wait()
+	others.Wait()
 }
 
 // sleep waits for d. The error is ctx's cause.

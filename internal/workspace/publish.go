@@ -168,15 +168,57 @@ func (m *Manager) PublishCache(ctx context.Context, id string) (r cache.Result, 
 	return m.publisher.publish(ctx, w, release{settled: time.Now().Add(-m.publisher.quiet)})
 }
 
-// LeftOut says why the last publication of a live workspace's cache left things out, which should have been published: the
-// first few. It is nil if it left out nothing since the plugin's start. The caller must not change it.
-func (m *Manager) LeftOut(id string) (left []string) {
+const (
+	// forecastEvery is how often the caches of live workspaces are looked at, because a container that runs for long may
+	// never get published what somebody counts on. Those of jobs have mostly ended before.
+	forecastEvery = 5 * time.Minute
+	// forecastRest is between two of these looks, as a multiple of how long the last one took with its rests.
+	forecastRest = 4
+)
+
+// look finds out, until ctx ends, what of the caches of live workspaces can't be published as it is.
+func (p *publisher) look(ctx context.Context) {
+	for sleep(ctx, forecastEvery) == nil {
+		var live []*workspace
+		p.m.records.each(func(w *workspace) {
+			if w.rec.Phase.Live() && publishes(w.rec) {
+				live = append(live, w)
+			}
+		})
+		for _, w := range live {
+			begun := time.Now()
+			p.forecast(ctx, w)
+			if sleep(ctx, forecastRest*time.Since(begun)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// forecast notes what of a workspace's cache can't be published as it is.
+func (p *publisher) forecast(ctx context.Context, w *workspace) {
+	rec := p.m.records.get(w)
+	if !rec.Phase.Live() || w.clone == nil {
+		return
+	}
+	found, err := p.m.config.Warm.Forecast(ctx, p.m.mounter.Ended(w.clone, rec))
+	if err != nil {
+		// It has ended meanwhile, or the next look tells.
+		p.m.config.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Debug("look at the cache of a live workspace")
+		return
+	}
+	p.m.records.noteForecast(w, found)
+}
+
+// LeftOut says what the last publication of a live workspace's cache has left out, which should have been published, and what
+// the next one would leave out, with the reasons: the first few. The caller must not change the lists.
+func (m *Manager) LeftOut(id string) (left, forecast []string) {
 	m.records.mu.Lock()
 	defer m.records.mu.Unlock()
 	if w := m.records.all[id]; w != nil && w.rec.Phase.Live() {
-		left = w.left
+		left, forecast = w.left, w.forecast
 	}
-	return left
+	return left, forecast
 }
 
 // Unpublished returns how many workspaces of a clone have ended, or been released, and may still publish what is new in

@@ -43,8 +43,8 @@ type workspace struct {
 	// leased is when this process last gave it a lease, by the monotonic clock; zero for never.
 	leased time.Time
 	holds  map[*Hold]bool // of those who look at its files
-	// left says why the last publication of its cache left things out, while it lived.
-	left []string
+	// left says why the last publication of its cache left things out, while it lived, and forecast why the next one would.
+	left, forecast []string
 	// unsaved is set by NewManager if the database has another phase. Sweep commits it.
 	unsaved bool
 }
@@ -144,6 +144,13 @@ func (r *records) noteLeft(w *workspace, left []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.left = left
+}
+
+// noteForecast notes why the next publication of a workspace's cache would leave things out.
+func (r *records) noteForecast(w *workspace, forecast []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.forecast = forecast
 }
 
 // gone reports whether a workspace was removed.

@@ -55,6 +55,8 @@ type Job struct {
 	Moved func(path string) error
 	// Room is how many bytes may be copied.
 	Room int64
+	// Dry only finds out what would be left out. From may be in use. Move is unset; To and Room are not used.
+	Dry bool
 }
 
 // Result says what Collect has collected.
@@ -82,17 +84,24 @@ func collect(ctx context.Context, j Job, most int) (r Result, err error) {
 		return r, err
 	}
 	defer c.pub.close()
-	if c.out, err = openTarget(j.To, j.UID, j.GID); err != nil {
-		return r, err
+	nice, pause := niceness, int64(rest)
+	if j.Dry {
+		nice, pause = disk.Lowest, dryRest
+	} else {
+		if c.out, err = openTarget(j.To, j.UID, j.GID); err != nil {
+			return r, err
+		}
+		defer c.out.close()
 	}
-	defer c.out.close()
-	disk.Nice(niceness, func() {
-		err = disk.WalkBelow(walk, j.From, ".", c, disk.NewPace(rest))
+	disk.Nice(nice, func() {
+		err = disk.WalkBelow(walk, j.From, ".", c, disk.NewPace(pause))
 		switch {
 		case ctx.Err() == nil && errors.Is(err, context.Canceled):
 			err = nil // c has stopped it
 		case errors.Is(err, context.DeadlineExceeded):
-			c.over("there was too little time")
+			if !c.Dry { // which has less time
+				c.over("there was too little time")
+			}
 			err = nil
 		case errors.Is(err, context.Canceled) && c.Move:
 			c.r.Stopped = true
@@ -105,7 +114,7 @@ func collect(ctx context.Context, j Job, most int) (r Result, err error) {
 		if err == nil {
 			c.endUnit(0)
 		}
-		if err = errors.Join(err, c.err); err == nil && c.r.Files > 0 {
+		if err = errors.Join(err, c.err); err == nil && c.r.Files > 0 && !c.Dry {
 			c.r.Size, err = measure(ctx, j.To)
 		}
 	})
@@ -132,7 +141,7 @@ type collector struct {
 	Job
 	stop    context.CancelFunc
 	pub     *below
-	out     *target
+	out     *target // nil if Dry
 	copier  upfile.Copier
 	r       Result
 	most    int // entries
@@ -279,8 +288,11 @@ func (c *collector) publishDir(e disk.Entry, rel string) (bool, error) {
 	return true, err
 }
 
-// into returns the directory rel of the new layer, until the next call.
+// into returns the directory rel of the new layer, until the next call; nil if Dry.
 func (c *collector) into(rel string) (*os.File, error) {
+	if c.Dry {
+		return nil, nil
+	}
 	dir, err := c.out.dir(rel)
 	if err != nil && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) { // a program has just replaced what it was
 		c.err = errors.Join(c.err, err)
@@ -355,7 +367,14 @@ func (c *collector) endTree(depth int) {
 	if t.torn {
 		c.r.Torn = c.r.Torn || c.Move && t.files > 0
 		c.r.Files -= t.files
-		c.err = errors.Join(c.err, c.out.remove(t.rel))
+		c.discard(t.rel)
+	}
+}
+
+// discard removes a directory of the new layer.
+func (c *collector) discard(rel string) {
+	if !c.Dry {
+		c.err = errors.Join(c.err, c.out.remove(rel))
 	}
 }
 
@@ -381,7 +400,7 @@ func (c *collector) endUnit(depth int) {
 	if u.bad || u.files == 0 {
 		c.r.Torn = c.r.Torn || c.Move && u.files > 0
 		c.r.Files -= u.files
-		c.err = errors.Join(c.err, c.out.remove(u.rel))
+		c.discard(u.rel)
 	}
 }
 

@@ -110,7 +110,7 @@ func (c *collector) publish(e disk.Entry, rel string, st *unix.Stat_t, r rule) (
 			}
 		}
 	}
-	if r.as == replace && old.dir != nil {
+	if r.as == replace && old.dir != nil && !c.Dry {
 		if same, err := c.same(e, rel, st, old, noData); err != nil || same {
 			return err
 		}
@@ -190,6 +190,10 @@ func openDatabase(e disk.Entry) bool {
 
 // place puts a file or link into the new layer.
 func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, r rule, attrs []string, noData bool) error {
+	if c.Dry {
+		c.count()
+		return nil
+	}
 	dir, err := c.into(path.Dir(rel))
 	if err != nil {
 		return err

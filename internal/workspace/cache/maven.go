@@ -98,6 +98,10 @@ func (c *collector) mergeOrigins(rel string) error {
 	if len(text) > maxOrigins {
 		return errLarge
 	}
+	if c.Dry {
+		c.count()
+		return nil
+	}
 	dir, err := c.into(path.Dir(rel))
 	if err != nil {
 		return err

@@ -3,14 +3,17 @@ package cache
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/disk/upfile"
 	"github.com/helmdeck/repos/tests/wait"
 )
@@ -113,6 +116,42 @@ func TestStop(t *testing.T) {
 		if r := b.collect(now.Add(time.Minute)); r.Files != all-tt.files || r.Stopped {
 			t.Errorf("%s, the rest: %+v", tt.name, r)
 		}
+	}
+}
+
+// TestDry: a look at what would be left out finds that, and changes nothing.
+func TestDry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.copy = true
+	crate, mark := "cargo/registry/cache/i/a-1.crate", "cargo/registry/src/i/a-1/.cargo-ok"
+	b.write("tool/x", "1", "npm/_cacache/index-v5/i", "i", crate, "c", mark, "{}", "maven/a/_remote.repositories", "a.jar>central=\n", "maven/a/a.jar", "j")
+	if r := b.collect(now); len(r.Left) > 0 {
+		t.Errorf("%+v", r)
+	}
+	b.write("tool/x", "2", "npm/_cacache/index-v5/i", "j", "maven/a/_remote.repositories", "a.jar>central=\nb.jar>central=\n", "maven/a/b.jar", "j",
+		"cargo/registry/cache/i/half-1.crate", "half", "nuget/half/1/x", "half", "nuget/whole/1/.nupkg.metadata", "{}", "made/fifo/", "")
+	b.ok(unix.Mkfifo(b.at("made/fifo/f"), 0o600))
+	from, err := upfile.OpenDir(b.from)
+	b.ok(err)
+	defer from.Close()
+	before, layers := files(b, filepath.Join(b.from, "tool")), len(b.layers)
+	r, err := Collect(t.Context(), Job{From: from, Published: b.layers, UID: uid, GID: gid, Now: now, Dry: true})
+	b.ok(err)
+	if len(r.Left) != 3 || r.Over || r.Size != (disk.Size{}) {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"half-1.crate: " + errCut.Error(), "nuget/half/1: it is incomplete", "made/fifo/f: " + errKind.Error()} {
+		if left := strings.Join(r.Left, "; "); !strings.Contains(left, want) {
+			t.Errorf("left out %q, want %q", left, want)
+		}
+	}
+	if got := files(b, filepath.Join(b.from, "tool")); len(b.layers) != layers || !maps.Equal(got, before) {
+		t.Errorf("it has changed the cache: %q", got)
+	}
+	then := b.collect(now.Add(time.Minute))
+	if !slices.Equal(slices.Sorted(slices.Values(then.Left)), slices.Sorted(slices.Values(r.Left))) {
+		t.Errorf("left out %q, and the look found %q", then.Left, r.Left)
 	}
 }
 

@@ -18,6 +18,9 @@ import (
 // rest is how long collecting and merging rest, in percent of the time that they work.
 const rest = 100
 
+// dryRest is rest if nobody waits for what is found.
+const dryRest = 900
+
 // niceness is what they yield of a busy processor. It is low, because the next workspace waits for what is published.
 const niceness = 3
 

@@ -85,7 +85,11 @@ func unpacked(c *collector, _ disk.Entry, rel string, _ int64) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(rel, "cargo/registry/cache/"), ".crate")
 	mark := path.Join("cargo/registry/src", name, ".cargo-ok")
 	filled := func(st *unix.Stat_t) bool { return upfile.Kind(st) == unix.S_IFREG && st.Size > 0 }
-	for _, top := range []*os.File{c.From, c.out.top} {
+	tops := []*os.File{c.From}
+	if !c.Dry {
+		tops = append(tops, c.out.top)
+	}
+	for _, top := range tops {
 		f, err := disk.Open(top, mark, unix.O_PATH)
 		if err != nil {
 			continue

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,45 @@ func (m *Manager) Publish(ctx context.Context, e Ended, shown *os.File) (cache.R
 		return m.publishCache(ctx, e, s, cache.Job{Shown: open, Until: e.Until, Settled: e.Settled})
 	}
 	return cache.Result{}, nil
+}
+
+// forecastTime is how long Forecast looks at a cache at most.
+const forecastTime = 10 * time.Second
+
+// Forecast says what a workspace, which may be in use, has in its cache that would not be published as it is now, and why: the
+// first few reasons of what it finds in ten seconds. It changes nothing.
+func (m *Manager) Forecast(ctx context.Context, e Ended) ([]string, error) {
+	at := slices.IndexFunc(e.Paths, IsUsedCache)
+	if at < 0 {
+		return nil, nil
+	}
+	s, err := locate(e.Upper, e.Paths[at].Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	switch {
+	case s.state == written && s.strange != nil:
+		return []string{escape.Text(s.strange.Error())}, nil
+	case s.state != written || s.dir == nil:
+		return nil, nil
+	}
+	from, err := disk.Open(s.dir, s.name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	h, held := m.holdHead(cacheHead(e.Clone, e.UID, e.GID))
+	defer func() { m.Drop(h.Clone, held) }()
+	ctx, cancel := context.WithTimeout(ctx, forecastTime)
+	defer cancel()
+	found, err := cache.Collect(ctx, cache.Job{
+		From: from, Published: m.cacheDirs(h.Clone, h.Chain), UID: int(h.UID), GID: int(h.GID), Now: m.config.Now(), Dry: true,
+	})
+	return found.Left, err
 }
 
 // promoteCache publishes what an ended workspace has in its cache, and moves the rest to the trash.

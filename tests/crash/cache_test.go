@@ -32,6 +32,22 @@ func (w *world) fillCache(volume, id string, bytes int) error {
 	return writeCached(w.leases[lease{volume, id}].dir, id, bytes)
 }
 
+// publishNow writes a file of that name to the cache of a mounted volume, which has no other workspace, and publishes it.
+func (w *world) publishNow(volume, id, name string) error {
+	if err := writeCached(w.leases[lease{volume, id}].dir, name, 1<<10); err != nil {
+		return err
+	}
+	of, err := w.workspace(volume)
+	if err != nil {
+		return err
+	}
+	published, err := w.d.Admin.PublishCache(context.Background(), of)
+	if err == nil && (published.Files < moduleFiles+1 || published.Left != nil) {
+		err = fmt.Errorf("published %+v, want the files of %s", published, name)
+	}
+	return err
+}
+
 // mountAndFetch mounts a volume, writes a file of so many bytes to its cache, and unmounts it.
 func (w *world) mountAndFetch(volume, id string, bytes int) error {
 	if err := w.mountUnchanged(volume, id); err != nil {

@@ -237,6 +237,15 @@ var scenarios = []scenario{{
 	do:      func(w *world) error { return w.mountAndFetch("other", w.id("o"), 1<<10) },
 	points:  []string{"cache/collect/moved:2", "warm/publish/collected", "layer/publish/renamed", "layer/publish/recorded", "layer/sync/synced"},
 }, {
+	name: "publish a cache on request",
+	prepare: func(w *world) {
+		w.must(w.create("other", cold), w.mountUnchanged("other", "o"), w.create("reader", cold))
+	},
+	do: func(w *world) error {
+		return errors.Join(w.publishNow("other", "o", w.id("n")), w.mountUnchanged("reader", w.id("r")), w.unmount("reader", w.id("r")))
+	},
+	points: []string{"warm/publish/collected", "layer/publish/renamed", "layer/publish/recorded"},
+}, {
 	name: "merge of a cache",
 	prepare: func(w *world) {
 		w.must(w.create("other", cold))

@@ -42,7 +42,7 @@ any more. With --all also clones that only a volume names: its next mount clones
 first mount stays.
 
 Checkpoints, the work of ended containers that is still kept, and the clones below them stay without --checkpoints.
-The plugin keeps its limits by itself: this is for room beyond them.`,
+Those with a name stay with it too, until docker repos checkpoints rm deletes them. The plugin keeps its limits by itself: this is for room beyond them.`,
 		Example: `docker repos prune --dry-run
 docker repos prune --all --filter until=168h --filter subject=team-a`,
 		Args: cli.NoArgs,
@@ -61,6 +61,9 @@ docker repos prune --all --filter until=168h --filter subject=team-a`,
 			}
 			if err := show.List(s.Out(), format, []string{"Kind", "Clone", "ID", "Unused", "Size"}, prunedRows(r.Evicted, format)); err != nil {
 				return err
+			}
+			if len(r.Evicted)+r.Held+r.Failed == 0 {
+				fmt.Fprintln(s.Err(), nothingToPrune(want))
 			}
 			if r.Held > 0 {
 				fmt.Fprintf(s.Err(), "In use at the moment, and not removed: %d; docker repos ls says by what. Run this again later.\n", r.Held)
@@ -81,7 +84,7 @@ docker repos prune --all --filter until=168h --filter subject=team-a`,
 	format.AddTo(cmd.Flags(), "")
 	cmd.Flags().BoolVar(&want.DryRun, "dry-run", false, "Only show what would be removed")
 	cmd.Flags().BoolVarP(&want.All, "all", "a", false, "Remove clones too that a volume names and no container has")
-	cmd.Flags().BoolVar(&want.Checkpoints, "checkpoints", false, "Remove checkpoints too: nothing can begin with them then")
+	cmd.Flags().BoolVar(&want.Checkpoints, "checkpoints", false, "Remove checkpoints without a name too: nothing can begin with them then")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "Do not prompt for confirmation")
 	cmd.Flags().StringArrayVar(&filters, "filter", nil, `Only what fits: "until=24h" (not used since), "subject=NAME", "repo=URL"`)
 	cmd.RegisterFlagCompletionFunc("filter", cobra.FixedCompletions([]string{"until=", "subject=", "repo="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
@@ -121,7 +124,7 @@ func setFilters(p *api.Prune, filters []string) error {
 func pruneQuestion(p api.Prune) string {
 	lines := []string{"WARNING! This will remove:"}
 	if p.Checkpoints {
-		lines = append(lines, "  - all checkpoints: nothing can begin with them then")
+		lines = append(lines, "  - all checkpoints without a name: nothing can begin with them then")
 	}
 	clones := "  - all clones that no container has and no volume names"
 	if p.All {
@@ -142,6 +145,21 @@ func pruneQuestion(p api.Prune) string {
 		lines = append(lines, "Of these only what is "+strings.Join(only, ", ")+".")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// nothingToPrune says why nothing was removed, as far as the flags decide that.
+func nothingToPrune(p api.Prune) string {
+	text := "There is nothing to remove: docker repos ls says what holds each clone."
+	if !p.All {
+		text += " A free one that a volume names needs --all."
+	}
+	if !p.Checkpoints {
+		text += " Checkpoints without a name need --checkpoints."
+	}
+	if p.Subject != "" || p.Repo != "" || p.Unused > 0 {
+		text += " Only what fits the filters counts."
+	}
+	return text
 }
 
 func prunedRows(evicted []api.Eviction, f show.Format) []prunedRow {

@@ -42,7 +42,7 @@ tree      ci/fedcba9876543210   abababababab   About a minute   1MiB
 		{"n\n", "prune", nil, question, "declined"},
 		{"", "prune", nil, question, "nobody answered"},
 		{"", "prune -af --checkpoints --filter subject=ci --filter repo=https://h/x", &api.Prune{All: true, Checkpoints: true, Subject: "ci", Repo: "https://h/x"}, "Total", ""},
-		{"n\n", "prune -a --checkpoints --filter subject=ci", nil, "all checkpoints: nothing can begin with them then\n  - all clones that no container has: the next mounts of their volumes clone again\n" +
+		{"n\n", "prune -a --checkpoints --filter subject=ci", nil, "all checkpoints without a name: nothing can begin with them then\n  - all clones that no container has: the next mounts of their volumes clone again\n" +
 			"  - all trees that nothing needs any more\nOf these only what is of the subject \"ci\".\n", "declined"},
 		{"", "prune -f --format {{.Kind}}:{{.Bytes}}", &api.Prune{}, "clone:4194304\ntree:1048576\n", ""},
 		{"", "prune -f --filter label=x", nil, "", `--filter: "label" is not a filter: allowed are until, subject and repo`},
@@ -67,6 +67,9 @@ tree      ci/fedcba9876543210   abababababab   About a minute   1MiB
 	if got := p.run(t, "", "prune", "-f"); strings.Join(strings.Fields(got.out), " ") != strings.Join(strings.Fields(table+"Total reclaimed space: 5MiB"), " ") {
 		t.Errorf("got\n%s, want\n%s", got.out, table)
 	}
+	if got := p.run(t, "", "prune", "-f"); got.err != "" {
+		t.Errorf("with something to remove: %q", got.err)
+	}
 	answer.Held = 2
 	if got := p.run(t, "", "prune", "-f"); !strings.Contains(got.err, "not removed: 2; docker repos ls says by what") {
 		t.Errorf("got %q", got.err)
@@ -74,5 +77,20 @@ tree      ci/fedcba9876543210   abababababab   About a minute   1MiB
 	answer.Failed = 1
 	if got := p.run(t, "", "prune", "-f"); got.failed == nil || !strings.Contains(got.failed.Error(), "1 of 3 could not be removed") {
 		t.Errorf("got %v", got.failed)
+	}
+}
+
+// TestPruneNothing checks that a prune that removes nothing says so, and what else could be removed.
+func TestPruneNothing(t *testing.T) {
+	p := fake{"POST /v1/prune": api.Pruned{Evicted: []api.Eviction{}}}
+	const nothing = "There is nothing to remove: docker repos ls says what holds each clone."
+	for args, want := range map[string]string{
+		"prune -f":                                      nothing + " A free one that a volume names needs --all. Checkpoints without a name need --checkpoints.\n",
+		"prune --dry-run --all --checkpoints":           nothing + "\n",
+		"prune -af --checkpoints --filter subject=gone": nothing + " Only what fits the filters counts.\n",
+	} {
+		if got := p.run(t, "", strings.Fields(args)...); got.failed != nil || got.err != want {
+			t.Errorf("%s: got %q and %v, want %q", args, got.err, got.failed, want)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/docker/cli/cli"
+	"github.com/docker/cli/cli/command/formatter"
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
@@ -40,7 +41,7 @@ func newAudit(s *session.Session) *cobra.Command {
 		Use:   "audit [OPTIONS]",
 		Short: "Show who changed what: mounts, evictions, credentials, settings",
 		Long: `Show the audit log: each change and each attempt that failed, a row each, the oldest first. With --format json it is a
-record of the log on each line.
+record of the log on each line, and a template without the word table gets that record.
 
 The actor is the user who opened the admin socket, the engine, kubelet, or the plugin itself. Through a relay that user is
 root, and the name that the command sends is shown as a claim.`,
@@ -65,8 +66,11 @@ root, and the name that the command sends is shown as a claim.`,
 				return show.List(s.Out(), format, auditColumns, rows)
 			}
 			template := format.Template
-			if format.Table() {
+			switch {
+			case template == formatter.TableFormatKey:
 				template = "" // a row at a time, because the widths of the columns are not known
+			case format.Table() && template != "":
+				return cli.StatusError{StatusCode: 125, Status: "--follow prints a record at a time, and no table of them: leave the word table out of --format"}
 			}
 			print, err := show.Printer(s.Out(), template, func(r api.AuditRecord) string {
 				row := auditRowOf(r, format)

@@ -332,6 +332,10 @@ func TestAudit(t *testing.T) {
 	if lines := strings.Split(got.out, "\n"); len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != want[1] {
 		t.Errorf("got %q and %v", got.out, got.failed)
 	}
+	got = p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount", "--follow", "--format", "table {{.Action}}")
+	if got.failed == nil || !strings.Contains(got.failed.Error(), "leave the word table out of --format") || got.out != "" {
+		t.Errorf("got %q and %v", got.out, got.failed)
+	}
 	if got = p.run(t, "", "audit", "--tail", "none"); got.failed == nil || !strings.Contains(got.failed.Error(), "--tail:") {
 		t.Errorf("got %v", got.failed)
 	}

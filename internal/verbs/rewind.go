@@ -23,7 +23,7 @@ func (v *Volumes) Rewind(ctx context.Context, name, checkpoint string) (rec meta
 	defer v.left(h)
 	if h.opts.Mode != volume.ModeKeep {
 		return rec, fail(Invalid, fmt.Errorf("volume %q has mode=%s, and only one with mode=keep has something to go back from: "+
-			"start a container that begins with the checkpoint (-o from=%s)", name, h.opts.Mode, checkpoint))
+			"make another volume that begins with the checkpoint: docker repos checkpoints fork %s", name, h.opts.Mode, checkpoint))
 	}
 	of, err := v.config.Workspaces.Checkpoint(checkpoint, h.opts.Subject)
 	if err != nil {

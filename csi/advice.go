@@ -74,9 +74,10 @@ func (d *Driver) advised(c call, err error) error {
 }
 
 // forPods returns a text for those who run pods. They have no Docker, of whose command most texts speak: the same program is in
-// the driver's container, under the name docker-repos.
+// the driver's container, under the name docker-repos. Nor do they run anything again: kubelet does, after every error.
 func forPods(text string) string {
 	const command = "docker repos "
+	text = strings.ReplaceAll(text, ": run it again", ": kubelet tries again")
 	if !strings.Contains(text, command) {
 		return text
 	}

@@ -31,3 +31,11 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 }
+
+// TestForPods checks that an error asks nobody to run again what kubelet repeats by itself.
+func TestForPods(t *testing.T) {
+	got := forPods("fetch: 5 of 9 objects, not done after 1m30s, continues in the background: run it again")
+	if want := "fetch: 5 of 9 objects, not done after 1m30s, continues in the background: kubelet tries again"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

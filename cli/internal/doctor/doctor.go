@@ -55,30 +55,41 @@ func (p Patient) Examine(ctx context.Context) []api.Check {
 	}
 	c, err := p.Connect(ctx)
 	if err != nil {
-		return append(checks, failed("socket", err.Error(), "see the engine's log: journalctl -u docker | grep plugin="))
+		return append(checks, failed("socket", err.Error(), p.whereLog()))
 	}
 	asked := p.Now()
 	health, err := c.Health(ctx, p.Remotes)
 	if err != nil {
-		return append(checks, failed("socket", err.Error(), "see the engine's log: journalctl -u docker | grep plugin="))
+		return append(checks, failed("socket", err.Error(), p.whereLog()))
 	}
 	answered := p.Now()
 	settings, err := c.Settings(ctx)
 	if err != nil {
-		checks = append(checks, failed("settings", err.Error(), "see the plugin's log"))
+		checks = append(checks, failed("settings", err.Error(), "see the plugin's log: docker repos logs"))
 	}
 	for _, check := range health.Checks {
 		switch check.Name {
 		case "clock":
 			check = clock(check, health.Time, span{asked, answered}, engine)
 		case "settings":
-			check = differing(check, installed.Settings.Env, settings)
+			check = differing(check, installed, settings)
 		case "selinux":
 			check = selinux(check, engine.Info, settings, p.Socket)
 		}
 		checks = append(checks, check)
 	}
 	return checks
+}
+
+// engineLog is where an engine's plugin says why it does not answer.
+const engineLog = "see the engine's log: journalctl -u docker | grep plugin="
+
+// whereLog says where a plugin that does not answer says why.
+func (p Patient) whereLog() string {
+	if p.Socket {
+		return "see the log of what runs the plugin: journalctl -u helmdeck-repos for Podman, kubectl logs for Kubernetes, journalctl -u docker for an engine"
+	}
+	return engineLog
 }
 
 func ok(name, text string) api.Check { return api.Check{Name: name, Status: api.OK, Text: text} }
@@ -143,7 +154,7 @@ func (p Patient) plugin(ctx context.Context) (api.Check, plugin.Plugin) {
 	switch {
 	case errdefs.IsNotFound(err):
 		return failed("plugin", fmt.Sprintf("the engine has no plugin %q", p.Plugin),
-			"install it with make install, or name another one with --plugin: docker plugin ls"), plugin.Plugin{}
+			"install it with docker plugin install, or name with --plugin the one that docker plugin ls lists"), plugin.Plugin{}
 	case err != nil:
 		return failed("plugin", err.Error(), "see the engine's log"), plugin.Plugin{}
 	case !found.Plugin.Enabled:
@@ -190,11 +201,11 @@ func clock(c api.Check, plugin time.Time, read span, engine reading) api.Check {
 		"set the clock that is wrong, and keep both right with NTP")
 }
 
-// differing compares the settings that the engine has with those in force. An empty one counts as unset.
-func differing(c api.Check, env []string, inForce []api.Setting) api.Check {
+// differing compares the settings that the engine has for its plugin with those in force. An empty one counts as unset.
+func differing(c api.Check, installed plugin.Plugin, inForce []api.Setting) api.Check {
 	var wrong []string
 	for _, s := range inForce {
-		for _, e := range env {
+		for _, e := range installed.Settings.Env {
 			name, value, _ := strings.Cut(e, "=")
 			if name != s.Name || s.Hidden {
 				continue
@@ -210,7 +221,8 @@ func differing(c api.Check, env []string, inForce []api.Setting) api.Check {
 	if len(wrong) == 0 {
 		return c
 	}
-	return failed(c.Name, strings.Join(wrong, "; "), "run docker plugin disable -f, and then enable --timeout 120")
+	return failed(c.Name, strings.Join(wrong, "; "), fmt.Sprintf(
+		"run docker plugin disable -f %[1]s, and then docker plugin enable --timeout 120 %[1]s; containers that run keep their files", installed.Name))
 }
 
 // selinux adds to the plugin's check whether the engine gives its containers SELinux labels.

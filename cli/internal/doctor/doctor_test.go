@@ -115,10 +115,10 @@ func TestExamine(t *testing.T) {
 		}},
 		{"engine", api.Warning, ":ro without nosuid and nodev", "no-new-privileges", func(w *world) { w.version["ApiVersion"] = "1.41" }},
 		{"engine", api.OK, "API 1.42", "", func(w *world) { w.version["ApiVersion"] = "1.42" }},
-		{"plugin", api.Failed, `no plugin "helmdeck/repos"`, "--plugin", func(w *world) { w.plugin = nil }},
+		{"plugin", api.Failed, `no plugin "helmdeck/repos"`, "docker plugin install", func(w *world) { w.plugin = nil }},
 		{"plugin", api.Failed, "helmdeck/repos:latest is disabled", "docker plugin enable --timeout 120 helmdeck/repos:latest", func(w *world) { w.plugin["Enabled"] = false }},
 		{"socket", api.Failed, "nobody listens", "journalctl", func(w *world) { w.noSocket = true }},
-		{"settings", api.Failed, `MAX_SIZE is "1GiB" in the engine, and "20GiB" in force`, "docker plugin disable", func(w *world) {
+		{"settings", api.Failed, `MAX_SIZE is "1GiB" in the engine, and "20GiB" in force`, "docker plugin disable -f helmdeck/repos:latest, and then docker plugin enable --timeout 120 helmdeck/repos:latest", func(w *world) {
 			w.plugin["Settings"] = map[string]any{"Env": []string{"MAX_SIZE=1GiB"}}
 		}},
 		{"clock", api.Failed, "the clock of the plugin is 1h0m0s ahead of this machine's", "NTP", func(w *world) { w.health.Time = w.now.Add(time.Hour) }},
@@ -166,5 +166,14 @@ func TestSlowRelay(t *testing.T) {
 		span{began.Add(time.Hour), began.Add(time.Hour + 5*time.Second)}, reading{span: span{began, began.Add(time.Second)}})
 	if c.Status != api.OK {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// TestWithoutEngine checks that the log of an engine is not all that is named where none may run the plugin.
+func TestWithoutEngine(t *testing.T) {
+	p := Patient{Socket: true, Now: time.Now, Connect: func(context.Context) (*api.Client, error) { return nil, errors.New("nobody listens") }}
+	got := p.Examine(t.Context())
+	if len(got) != 1 || got[0].Status != api.Failed || !strings.Contains(got[0].Remedy, "journalctl -u helmdeck-repos") || !strings.Contains(got[0].Remedy, "kubectl logs") {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -104,6 +104,9 @@ type Names struct {
 // Remap has the IDs of the containers' root outside of them.
 type Remap struct{ UID, GID uint32 }
 
+// restart is what gives an engine's plugin a new process. The plugin does not know under which name the engine has it.
+const restart = "run docker plugin disable -f PLUGIN, and then docker plugin enable --timeout 120 PLUGIN, with its name in docker plugin ls"
+
 // Inspect checks the facts.
 func Inspect(f Facts) []Check {
 	checks := []Check{
@@ -160,7 +163,7 @@ func (f Facts) overlay() Check {
 func (f Facts) mounts() Check {
 	if f.Reached != nil {
 		c := ok("mounts", "%v", f.Reached)
-		return c.fail("run docker plugin disable -f, and then enable --timeout 120")
+		return c.fail(restart)
 	}
 	return ok("mounts", "they reach the engine")
 }
@@ -187,7 +190,7 @@ func (f Facts) names() Check {
 	switch {
 	case replaced:
 		c.Text += "; the host has another one since"
-		return c.warn("run docker plugin disable -f, and then enable --timeout 120: the engine then gives the plugin the new file")
+		return c.warn(restart + ": the engine then gives the plugin the new file")
 	case lost:
 		return c.warn("repair the file on the engine's machine: the plugin uses it within a second")
 	}
@@ -296,7 +299,7 @@ func (f Facts) deadlines() Check {
 	c := ok("deadlines", "a mount may take %v, and no shorter limit of the engine was seen", f.MountWait)
 	if f.Deadline > 0 && f.Deadline < f.MountWait {
 		c.Text = fmt.Sprintf("the engine gives up on a mount after %v, before MOUNT_WAIT=%v has passed", f.Deadline.Round(time.Second), f.MountWait)
-		return c.warn("run docker plugin disable -f, and then docker plugin enable --timeout 120")
+		return c.warn(restart)
 	}
 	return c
 }

@@ -133,7 +133,7 @@ func (c Check) failed(ctx context.Context, err error) Check {
 	c.Text = err.Error()
 	known, ok := errors.AsType[*giterror.Error](err)
 	if !ok {
-		return c.fail("see the plugin's log")
+		return c.fail("see the plugin's log: docker repos logs")
 	}
 	remedy := known.Advice()
 	c.Text = strings.TrimSuffix(c.Text, ": "+remedy)
@@ -141,7 +141,7 @@ func (c Check) failed(ctx context.Context, err error) Check {
 		return c.warn(remedy) // the host answers
 	}
 	if remedy == "" {
-		remedy = "see the plugin's log, and try again"
+		remedy = "see the plugin's log (docker repos logs), and try again"
 	}
 	return c.fail(remedy)
 }

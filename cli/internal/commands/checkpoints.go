@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/dial"
 	"github.com/helmdeck/repos/cli/internal/session"
 	"github.com/helmdeck/repos/cli/internal/show"
 )
@@ -163,7 +164,8 @@ volume: it must not exist. Without one, docker chooses a name.
 				name = args[1]
 			}
 			if name, err = fork(ctx, s, c, d, name); err != nil {
-				return err
+				way, failed := s.Way(ctx)
+				return inPlace(err, failed == nil && dial.IsService(way), d.ID)
 			}
 			_, err = fmt.Fprintln(s.Out(), name)
 			return err

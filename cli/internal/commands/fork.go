@@ -40,6 +40,15 @@ func fork(ctx context.Context, s *session.Session, c *api.Client, d api.Checkpoi
 	return "", err
 }
 
+// inPlace returns the error of a fork. Where no engine runs the plugin, it says what makes a volume in place of docker.
+func inPlace(err error, service bool, checkpoint string) error {
+	if !service || !client.IsErrConnectionFailed(err) {
+		return err
+	}
+	return fmt.Errorf("no Docker engine runs this plugin, so no volume was made: give a new one the option from=%s "+
+		"(podman volume create --opt), or a pod's volume the attribute from", checkpoint)
+}
+
 // nameTaken is the error of the name of a volume that exists. It proposes another one.
 func nameTaken(ctx context.Context, s *session.Session, name string) error {
 	err := fmt.Errorf("the volume %s exists, and nothing was made: name a new volume", quote(name))

@@ -78,7 +78,7 @@ type HangError struct {
 }
 
 func (e *HangError) Error() string {
-	return fmt.Sprintf("%s did not end within %v, which is the timeout of the prebuild, and was given up", e.What, e.After)
+	return fmt.Sprintf("%s did not end within %v, which is the timeout of the prebuild, and was given up: run it again, or with a longer timeout", e.What, e.After)
 }
 
 // within calls f with a context that ends after a timeout. The error is a *HangError then, with what f does.
@@ -119,7 +119,7 @@ func (p *Prebuilder) Run(ctx context.Context, j Job) (Result, error) {
 			return r, err
 		}
 		if len(found.States) == 0 {
-			return r, errors.New("the plugin knows no states of warm directories: it is older than this command")
+			return r, errors.New("the plugin knows no states of warm directories: it is older than this command (docker repos version): upgrade it")
 		}
 		before := r.Commit
 		r.Clone, r.Ref, r.Commit, r.States = found.Clone, found.Ref, found.Commit, found.States
@@ -147,7 +147,7 @@ func (p *Prebuilder) Run(ctx context.Context, j Job) (Result, error) {
 			return r, nil
 		case r.Did != Nothing && (before == found.Commit || round > rounds):
 			return r, fmt.Errorf("the %s command succeeded, and its state is not there: %s. Another container that ended at the same time may "+
-				"have been the first, and the plugin's log says why a directory was not carried over", r.Did, why)
+				"have been the first, and docker repos logs says why a directory was not carried over", r.Did, why)
 		}
 		r.Did = action
 		if p.Begin != nil {

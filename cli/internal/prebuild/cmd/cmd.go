@@ -171,6 +171,9 @@ func (f *flagSet) one(ctx context.Context, s *session.Session) error {
 	result, err := p.Run(ctx, f.job)
 	progress.Done()
 	if err := errors.Join(err, output.Flush()); err != nil {
+		if _, ok := errors.AsType[*prebuild.ExitError](err); ok && f.quiet {
+			err = fmt.Errorf("%w; run it without --quiet to see what the command prints", err)
+		}
 		return err
 	}
 	has := prebuiltOf(s, prebuild.Report{Time: time.Now(), Job: f.job, State: prebuild.Ready, Result: result})

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/docker/cli/cli"
+	"github.com/docker/cli/cli/command"
 
 	"github.com/helmdeck/repos/cli/internal/prebuild"
+	"github.com/helmdeck/repos/cli/internal/session"
 )
 
 func TestCode(t *testing.T) {
@@ -44,6 +46,34 @@ func TestLine(t *testing.T) {
 		if got := line(report); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestQuiet checks that with --quiet standard output has the mounts alone, and standard error what failed.
+func TestQuiet(t *testing.T) {
+	var out, errs bytes.Buffer
+	docker, err := command.NewDockerCli(command.WithOutputStream(&out), command.WithErrorStream(&errs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	print, err := (&flagSet{quiet: true}).printer(&session.Session{Docker: docker})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := prebuild.Job{Repo: "https://h/app", Options: map[string]string{"warm": "w"}}
+	r := prebuild.Report{Job: j, State: prebuild.Old, Result: prebuild.Result{Repo: j.Repo}}
+	ready, failed := r, r
+	ready.State, failed.State, failed.Err = prebuild.Ready, prebuild.Failed, errors.New("broken")
+	for _, r := range []prebuild.Report{r, ready, failed} {
+		if err := print(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := out.String(); !strings.HasPrefix(got, "type=volume,") || strings.Count(got, "\n") != 1 {
+		t.Errorf("standard output has %q", got)
+	}
+	if got, want := errs.String(), "https://h/app failed: broken\n"; got != want {
+		t.Errorf("standard error has %q, want %q", got, want)
 	}
 }
 

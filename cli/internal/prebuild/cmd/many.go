@@ -115,15 +115,16 @@ func (f *flagSet) printer(s *session.Session) (func(prebuild.Report) error, erro
 		return nil, err
 	}
 	return func(r prebuild.Report) error {
-		switch {
-		case r.Again && f.watch, r.State != prebuild.Ready && f.quiet:
-			return nil
-		case r.State == prebuild.Old && !f.watch: // one line for each, which is the result
-			_, err := fmt.Fprintln(s.Err(), show.Text(line(r)))
-			return err
-		}
 		if r.Err != nil {
 			r.Error = show.Error(r.Err).Error()
+		}
+		switch {
+		case r.Again && f.watch, r.State == prebuild.Old && f.quiet:
+			return nil
+		case r.State == prebuild.Old && !f.watch, // stdout has one line for each, which is the result
+			r.State == prebuild.Failed && f.quiet: // stdout has the mounts alone
+			_, err := fmt.Fprintln(s.Err(), show.Text(line(r)))
+			return err
 		}
 		return print(prebuiltOf(s, r))
 	}, nil

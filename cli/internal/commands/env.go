@@ -28,7 +28,8 @@ func newEnv(s *session.Session) *cobra.Command {
 caches: as flags for docker run, a fragment for compose, or exports for a shell in the container.
 
 VOLUME is a volume that exists. With --repo it is one that is made by its first use; without a name it is an
-anonymous one. A volume with cache=off has no variables.
+anonymous one. If docker has a volume of that name, it takes that one as it is, whatever --repo and --opt say. A volume with
+cache=off has no variables.
 
 The flags for docker run are quoted as a shell needs it. A shell leaves the quotes in what it substitutes, so
 "docker run $(docker repos env ...)" works if all names, paths and options consist of letters, digits and
@@ -47,6 +48,8 @@ eval "$(docker repos env --target /w --for shell src)"`,
 				return errors.New("--target is missing: name the path at which the volume is mounted")
 			case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/":
 				return fmt.Errorf("--target %q: allowed is an absolute path such as /w", m.Target)
+			case cmd.Flags().Changed("service") && form != "compose":
+				return errors.New("--service is for --for compose")
 			case len(args) == 0 && repo == "":
 				return errors.New("name a VOLUME, or a repository with --repo")
 			case repo == "" && (ref != "" || len(options.GetAll()) > 0):

@@ -21,8 +21,9 @@ func newExport(s *session.Session) *cobra.Command {
 		Short: "Write what a workspace or a checkpoint changed to a tar archive, or its commits to a git bundle",
 		Long: `Write the files and links that the containers of a workspace added or changed, committed or not, to a tar
 archive. Its first entry, .helmdeck-export/deleted, has the paths that were deleted, each ended by a zero; the last
-one, .helmdeck-export/left-out, names what is not in the archive, if anything is not. The arguments are those of
-docker repos status.
+one, .helmdeck-export/left-out, names what is not in the archive, if anything is not.
+
+` + namesWorkspace + `
 
 To apply it in a checkout of the commit:
   tar -xOf FILE .helmdeck-export/deleted | xargs -0 -r rm -f --

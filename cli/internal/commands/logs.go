@@ -33,7 +33,8 @@ func newLogs(s *session.Session) *cobra.Command {
 		Long: `Show the last lines of the plugin's log since its start, at most 5000, the oldest first. With a volume, only those about it,
 and those about its clone that name no other volume.
 
-The engine's log has the same lines, also older ones.`,
+Older lines are in the log of what runs the plugin: journalctl -u docker for an engine, journalctl -u helmdeck-repos for
+Podman, kubectl logs for Kubernetes.`,
 		Args: cli.RequiresMaxArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) (err error) {
 			print, err := show.Printer(s.Out(), format, logText)

@@ -15,14 +15,30 @@ import (
 
 const errorsPage = "docs/operations/errors.md"
 
-// answering are the packages whose errors are part of answers to users and operators. Those of the others say
-// which call to the kernel, or which file, has failed.
+// answering are the packages of the plugin whose errors are part of answers to users and operators. Those of the others say
+// which call to the kernel, or which file, has failed, and count if they have advice. All of the command's errors count.
 var answering = []string{
 	"csi", "driver", "janitor", "plugin",
 	"internal/admin", "internal/admin/audit", "internal/repo/checkout", "internal/clone", "internal/credential", "internal/git", "internal/git/gitref", "internal/git/githelper", "internal/git/githttp", "internal/git/gitssh", "internal/git/guard",
 	"internal/outbound/changes", "internal/intake", "internal/repo/lfs", "internal/outbound/look", "internal/credential/mint", "internal/workspace/mounter", "internal/outbound", "internal/outbound/quarantine", "internal/admin/quota", "internal/repo/ready", "internal/repo/remote", "internal/verbs/removal", "internal/repo/tree",
 	"internal/disk/upfile", "internal/verbs", "internal/volume", "internal/workspace/warm", "internal/work", "internal/workspace", "internal/workspace/admission",
-	"cli/internal/ask", "cli/internal/checkpoint", "cli/internal/commands", "cli/internal/containers", "cli/internal/dial", "cli/internal/relay", "cli/internal/session", "cli/internal/show",
+	"internal/git/giterror",
+}
+
+// advice matches a message that says what to do.
+var advice = regexp.MustCompile(`[:;,] (it )?(choose|correct|enable|end|free|give|install|leave|look|make|mount|must be|name|put|raise|remove|run|set|start|store|` +
+	`switch|try|unmount|upgrade|use)\b`)
+
+// pageMessages returns those messages of a file that belong on the page.
+func (s source) pageMessages() []string {
+	list := s.messages()
+	switch {
+	case slices.Contains(answering, s.dir), strings.HasPrefix(s.dir, "cli/"):
+		return list
+	case outside(s.dir):
+		return nil
+	}
+	return slices.DeleteFunc(list, func(m string) bool { return !advice.MatchString(m) })
 }
 
 var (
@@ -51,12 +67,18 @@ func (s source) messages() (list []string) {
 	ast.Inspect(s.File, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound", "wrongAnswer"}, types.ExprString(n.Fun)) {
+			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound", "wrong", "wrongAnswer"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
 			}
 			// These have the kind of error before the text.
 			if of := types.ExprString(n.Fun); s.dir == "internal/outbound/quarantine" && of == "refuse" || s.dir == "csi" && of == "failf" {
 				list = append(list, message(text(n.Args[1])))
+			}
+		case *ast.CompositeLit: // the command's errors with an exit code
+			for _, e := range n.Elts {
+				if field, ok := e.(*ast.KeyValueExpr); ok && n.Type != nil && types.ExprString(n.Type) == "cli.StatusError" && types.ExprString(field.Key) == "Status" {
+					list = append(list, message(formatted(field.Value)))
+				}
 			}
 		case *ast.FuncDecl: // the message of a type of errors
 			if n.Name.Name == "Error" && n.Recv != nil && len(n.Body.List) == 1 {
@@ -78,10 +100,15 @@ func returned(s ast.Stmt) string {
 	if !ok || len(ret.Results) != 1 {
 		return ""
 	}
-	if call, ok := ret.Results[0].(*ast.CallExpr); ok && types.ExprString(call.Fun) == "fmt.Sprintf" {
+	return formatted(ret.Results[0])
+}
+
+// formatted returns the text of an expression, or the format of a call of fmt.Sprintf.
+func formatted(e ast.Expr) string {
+	if call, ok := e.(*ast.CallExpr); ok && types.ExprString(call.Fun) == "fmt.Sprintf" {
 		return text(call.Args[0])
 	}
-	return text(ret.Results[0])
+	return text(e)
 }
 
 // text returns the text of an expression, with a verb for each part that is not constant.
@@ -113,9 +140,7 @@ func described(p page) (list []string) {
 func TestErrorsAreDescribed(t *testing.T) {
 	var made []string
 	for _, s := range sources(t) {
-		if s.dir == "internal/git/giterror" || slices.Contains(answering, s.dir) {
-			made = append(made, s.messages()...)
-		}
+		made = append(made, s.pageMessages()...)
 	}
 	data, err := os.ReadFile(errorsPage)
 	if err != nil {
@@ -143,14 +168,24 @@ func TestMessages(t *testing.T) {
 			d = fmt.Errorf("volume %q: %w: end "+"its containers", name, err)
 			e = fmt.Errorf("write the answer of %s: %w", name, err)
 			f = fmt.Sprintf("not an error")
+			g = cli.StatusError{StatusCode: 125, Status: "--branch is for --bundle"}
+			h = cli.StatusError{StatusCode: 125, Status: fmt.Sprintf("%s has no branch: name one", id)}
+			i = row{Status: "not an error"}
 		)`, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := source{dir: "x", File: f}.messages()
-	want := []string{"the disk is full", "no volume", "volume …: …: end its containers", "write the answer of"}
+	want := []string{"the disk is full", "no volume", "volume …: …: end its containers", "write the answer of", "--branch is for --bundle", "… has no branch: name one"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	for dir, want := range map[string][]string{
+		"internal/verbs": want, "cli/internal/new": want, "cmd/bench": nil, "internal/disk": {"volume …: …: end its containers", "… has no branch: name one"},
+	} {
+		if got := (source{dir: dir, File: f}).pageMessages(); !slices.Equal(got, want) {
+			t.Errorf("of %s the page has %q, want %q", dir, got, want)
+		}
 	}
 	page := described(parsePage("x.md", "| message | x |\n| --- | --- |\n| `no volume` · `the disk is full` | x `y` |\n"))
 	if want := []string{"no volume", "the disk is full"}; !slices.Equal(page, want) {

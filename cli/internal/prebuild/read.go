@@ -40,7 +40,7 @@ func (p *Prebuilder) devcontainer(ctx context.Context, j Job, commit string) (Jo
 func (p *Prebuilder) read(ctx context.Context, j Job, commit string, paths []string) (path string, data []byte, err error) {
 	image, err := relay.Import(ctx, p.Engine, emptyRoot(), client.ImageImportOptions{Changes: []string{"LABEL " + label + "=" + emptyImage}})
 	if err != nil {
-		return "", nil, fmt.Errorf("make an empty image: %w", err)
+		return "", nil, fmt.Errorf("import an empty image: %w", err)
 	}
 	defer func() { err = errors.Join(err, p.removeImage(ctx, image)) }()
 	options := j.volume()

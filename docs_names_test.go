@@ -33,8 +33,20 @@ func checkFiles(k known, p page) (problems []string) {
 		}
 		problems = append(problems, fmt.Sprintf("`%s`: no such file", s))
 	}
+	for _, b := range p.blocks {
+		for _, command := range b.commands() {
+			for _, m := range fileWord.FindAllStringSubmatch(command, -1) {
+				if _, err := os.Stat(m[1]); err != nil {
+					problems = append(problems, fmt.Sprintf("`%s`: no such file: %s", command, m[1]))
+				}
+			}
+		}
+	}
 	return problems
 }
+
+// fileWord matches an argument of a command that is a file of the project.
+var fileWord = regexp.MustCompile(`(?:^|\s)((?:api|deploy|docs|examples|packaging)/[\w./-]+)`)
 
 var (
 	volumeOpt = regexp.MustCompile(`\bvolume-opt=([\w-]+)`)
@@ -171,7 +183,7 @@ func checkMake(k known, p page) (problems []string) {
 }
 
 var (
-	reposCommand = regexp.MustCompile(`\bdocker repos\b([^|;&()\n#]*)`)
+	reposCommand = regexp.MustCompile(`\bdocker[ -]repos\b([^|;&()\n#]*)`) // docker-repos is the same program
 	longFlag     = regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]*)`)
 )
 
@@ -182,7 +194,10 @@ func checkRepos(k known, p page) (problems []string) {
 	}
 	for _, command := range p.commands() {
 		for _, m := range reposCommand.FindAllStringSubmatch(command, -1) {
-			words := strings.Fields(m[1])
+			words := strings.Fields(strings.NewReplacer(", ", " ", ": ", " ").Replace(m[1] + " "))
+			if len(words) > 0 && words[0] == "completion" { // every program of cobra has it
+				continue
+			}
 			name := ""
 			for n := min(2, len(words)); n > 0 && name == ""; n-- {
 				if _, ok := k.flags[strings.Join(words[:n], " ")]; ok {

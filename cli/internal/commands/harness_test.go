@@ -57,18 +57,23 @@ func runAt(t *testing.T, socket, input string, args ...string) result {
 func runFrom(t *testing.T, socket string, in io.ReadCloser, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
-	docker, failed := command.NewDockerCli(command.WithInputStream(in),
-		command.WithOutputStream(&out), command.WithErrorStream(&err))
-	if failed != nil {
-		t.Fatal(failed)
+	failed := runOn(t, socket, in, &out, &err, args...)
+	return result{out.String(), err.String(), failed}
+}
+
+// runOn runs the command with its standard streams, which may be a terminal.
+func runOn(t *testing.T, socket string, in io.ReadCloser, out, errs io.Writer, args ...string) error {
+	t.Helper()
+	docker, err := command.NewDockerCli(command.WithInputStream(in), command.WithOutputStream(out), command.WithErrorStream(errs))
+	if err != nil {
+		t.Fatal(err)
 	}
 	s := &session.Session{Docker: docker, Version: "test"}
 	defer s.Close()
 	root := New(s, "docker-repos")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetOut(&out)
-	root.SetErr(&err)
+	root.SetOut(out)
+	root.SetErr(errs)
 	root.SetArgs(append([]string{"--socket", socket}, args...))
-	failed = root.ExecuteContext(t.Context())
-	return result{out.String(), err.String(), failed}
+	return root.ExecuteContext(t.Context())
 }

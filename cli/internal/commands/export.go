@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"archive/tar"
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/docker/cli/cli"
@@ -21,7 +23,7 @@ func newExport(s *session.Session) *cobra.Command {
 		Short: "Write what a workspace or a checkpoint changed to a tar archive, or its commits to a git bundle",
 		Long: `Write the files and links that the containers of a workspace added or changed, committed or not, to a tar
 archive. Its first entry, .helmdeck-export/deleted, has the paths that were deleted, each ended by a zero; the last
-one, .helmdeck-export/left-out, names what is not in the archive, if anything is not.
+one, .helmdeck-export/left-out, names what is not in the archive, if anything is not: a warning says that it is there.
 
 ` + namesWorkspace + `
 
@@ -54,7 +56,7 @@ refused, except with --without-lfs.`,
 					return err
 				})
 			}
-			return show.ToFile(s.Docker.Out(), to, func(out io.Writer) error { return c.WorkspaceChanges(ctx, w.ID, api.Compare{Ignored: ignored}, out) })
+			return exportFiles(ctx, s, c, w.ID, to, ignored)
 		}),
 		ValidArgsFunction: completed(s, 1, workspaceOrVolume(s)),
 	}
@@ -65,4 +67,57 @@ refused, except with --without-lfs.`,
 	cmd.Flags().StringVarP(&to, "output", "o", "", "File to write, or - for standard output")
 	cmd.MarkFlagRequired("output")
 	return cmd
+}
+
+// The entries of an archive that are no files of the workspace.
+const (
+	deletedEntry = ".helmdeck-export/deleted"
+	leftOutEntry = ".helmdeck-export/left-out"
+)
+
+// exportFiles writes the archive of a workspace, and says on standard error if it is empty, or lacks something.
+func exportFiles(ctx context.Context, s *session.Session, c *api.Client, id, to string, ignored bool) error {
+	reader, writer := io.Pipe()
+	read := make(chan archived, 1)
+	go func() { read <- readArchive(reader) }()
+	err := show.ToFile(s.Docker.Out(), to, func(out io.Writer) error {
+		return c.WorkspaceChanges(ctx, id, api.Compare{Ignored: ignored}, io.MultiWriter(out, writer))
+	})
+	writer.Close()
+	a := <-read
+	switch {
+	case err != nil:
+	case a.leftOut:
+		fmt.Fprintf(s.Err(), "Warning: the archive lacks something that was changed. Its last entry lists that: tar -xOf FILE %s\n", leftOutEntry)
+	case a.empty && ignored:
+		fmt.Fprintln(s.Err(), "The archive is empty: nothing was changed.")
+	case a.empty:
+		fmt.Fprintln(s.Err(), "The archive is empty: nothing was changed, but maybe ignored files (--ignored).")
+	}
+	return err
+}
+
+// archived is what is known of an archive.
+type archived struct {
+	empty   bool // it has neither a file nor a deletion
+	leftOut bool
+}
+
+// readArchive reads an archive to its end. Of what is no archive nothing is known.
+func readArchive(r io.Reader) archived {
+	defer io.Copy(io.Discard, r) // the writer waits for the reader
+	a, t := archived{empty: true}, tar.NewReader(r)
+	for {
+		h, err := t.Next()
+		switch {
+		case err == io.EOF:
+			return a
+		case err != nil:
+			return archived{}
+		case h.Name == leftOutEntry:
+			a.leftOut = true
+		case h.Name != deletedEntry || h.Size > 0:
+			a.empty = false
+		}
+	}
 }

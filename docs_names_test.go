@@ -185,6 +185,8 @@ func checkMake(k known, p page) (problems []string) {
 var (
 	reposCommand = regexp.MustCompile(`\bdocker[ -]repos\b([^|;&()\n#]*)`) // docker-repos is the same program
 	longFlag     = regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]*)`)
+	shortFlag    = regexp.MustCompile(`(?:^|\s)(-[a-zA-Z])(?:\s|$)`)
+	inQuotes     = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 )
 
 // checkRepos checks the commands and flags of docker repos.
@@ -195,7 +197,7 @@ func checkRepos(k known, p page) (problems []string) {
 	for _, command := range p.commands() {
 		for _, m := range reposCommand.FindAllStringSubmatch(command, -1) {
 			words := strings.Fields(strings.NewReplacer(", ", " ", ": ", " ").Replace(m[1] + " "))
-			if len(words) > 0 && words[0] == "completion" { // every program of cobra has it
+			if m[1] != "" && m[1][0] != ' ' || len(words) > 0 && words[0] == "completion" { // docker-repos.spdx.json; cobra's own
 				continue
 			}
 			name := ""
@@ -210,6 +212,11 @@ func checkRepos(k known, p page) (problems []string) {
 			}
 			for _, f := range longFlag.FindAllStringSubmatch(m[1], -1) {
 				if !strings.Contains(k.flags[name]+k.flags[""], f[1]+" ") && f[1] != "--help" {
+					problems = append(problems, fmt.Sprintf("`%s`: no flag %s", strings.TrimSpace(m[0]), f[1]))
+				}
+			}
+			for _, f := range shortFlag.FindAllStringSubmatch(inQuotes.ReplaceAllString(m[1], "x"), -1) {
+				if !strings.Contains(k.flags[name]+k.flags[""], "  "+f[1]+", --") {
 					problems = append(problems, fmt.Sprintf("`%s`: no flag %s", strings.TrimSpace(m[0]), f[1]))
 				}
 			}

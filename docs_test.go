@@ -60,7 +60,7 @@ var checks = []struct {
 		[]string{"`make gone`", "```sh\nmake gone\n```\n", "```console\n$ make install GONE=1\n```\n"},
 		"`make test` `make install FORCE=1` `make bench` ```sh\nmake install # gone\n```\n"},
 	{"docker repos", checkRepos,
-		[]string{"`docker repos gone`", "`docker-repos gone`", "`docker repos ls --gone`", "`kubectl exec daemonset/repos -- docker-repos ls --gone`", "```sh\ndocker repos credentials gone x\n```\n", "```console\n$ docker repos df | docker repos evict --gone\n```\n"},
+		[]string{"`docker repos gone`", "`docker-repos gone`", "`docker repos ls --gone`", "`docker repos ls -z`", "`kubectl exec daemonset/repos -- docker-repos ls --gone`", "```sh\ndocker repos credentials gone x\n```\n", "```console\n$ docker repos df | docker repos evict --gone\n```\n"},
 		"`docker repos ls --subject a` `docker repos` `docker repos credentials put NAME --scope URL <token`"},
 	{"kubernetes", checkKubernetes,
 		[]string{"`kubectl gone`", "```sh\nkubectl apply --gone x\n```\n", "`kubectl logs daemonset/gone`", "```sh\nfor i in 1; do\n  kubectl logs --namespace gone pod/x\ndone\n```\n",

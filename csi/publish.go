@@ -171,7 +171,7 @@ func (d *Driver) mayUse(ctx context.Context, c call) error {
 		_, kept := v.State.Status["kept_commit"]
 		if !isPods(v.Options.Subject) || kept || len(d.config.Volumes.Leases(c.volume)) > 0 {
 			return failf(codes.PermissionDenied, "volume %q has the files of another namespace or service account on this node: use another volumeHandle, or let an operator delete them there, "+
-				"in the driver's container (docker-repos inspect names the volume's clone, docker-repos evict --discard removes it with them)", c.volume)
+				"in the driver's container (docker-repos inspect names the volume's clone; docker-repos evict --discard removes it with them)", c.volume)
 		}
 		return d.config.Volumes.Remove(ctx, c.volume)
 	}

@@ -42,7 +42,9 @@ any more. With --all also clones that only a volume names: its next mount clones
 first mount stays.
 
 Checkpoints, the work of ended containers that is still kept, and the clones below them stay without --checkpoints.
-Those with a name stay with it too, until docker repos checkpoints rm deletes them. The plugin keeps its limits by itself: this is for room beyond them.`,
+Those with a name stay with it too, until docker repos checkpoints rm deletes them.
+
+The plugin keeps its limits by itself: this is for room beyond them.`,
 		Example: `docker repos prune --dry-run
 docker repos prune --all --filter until=168h --filter subject=team-a`,
 		Args: cli.NoArgs,

@@ -103,9 +103,10 @@ func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
 	notePush(r, b.Result)
 	w.Header().Set("Content-Type", "application/x-git-bundle")
 	w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
-	to, stop := newTimedWriter(r.Context(), w)
+	to, stop := newTimedWriter(b.Context(), w)
 	defer stop()
 	_, err = io.Copy(to, b)
+	stop() // before Close ends the context, because the end of the answer is not sent yet
 	if cerr := b.Close(); cerr != nil {
 		c.config.Log.WithContext(r.Context()).WithError(cerr).Warn("a bundle could not be removed from the quarantine; the next start tries again")
 	}

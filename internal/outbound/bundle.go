@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/outbound/quarantine"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // bundleLife is how long a bundle is kept for its reader, because it holds the subject's turn and a
@@ -27,15 +28,27 @@ type Bundle struct {
 
 	content io.Reader
 	expires time.Time
+	turn    *work.Slot
+	ctx     context.Context
+	end     func() // of ctx
 	close   func() error
 }
 
-// Read reads the bundle. It fails half an hour after the bundle was made.
+// Context ends with that of the call that made the bundle, and with a *work.StalledError if others wait for the turn and the
+// bundle is read slowly: whoever writes it to a client gives up then.
+func (b *Bundle) Context() context.Context { return b.ctx }
+
+// Read reads the bundle. It fails half an hour after the bundle was made, and after the end of Context.
 func (b *Bundle) Read(data []byte) (int, error) {
 	if time.Now().After(b.expires) {
 		return 0, errBundleLife
 	}
-	return b.content.Read(data)
+	if b.ctx.Err() != nil {
+		return 0, context.Cause(b.ctx)
+	}
+	n, err := b.content.Read(data)
+	b.turn.Moved(int64(n))
+	return n, err
 }
 
 // Close removes the bundle. It may be called more than once.
@@ -48,7 +61,11 @@ func (p *Pusher) Bundle(ctx context.Context, r Request, report Progress) (b *Bun
 		b, err = p.bundle(ctx, r, report)
 		return err
 	})
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	b.ctx, b.end = b.turn.Outside(ctx, stalledReader)
+	return b, nil
 }
 
 func (p *Pusher) bundle(ctx context.Context, r Request, report Progress) (b *Bundle, err error) {
@@ -88,10 +105,11 @@ func (p *Pusher) bundle(ctx context.Context, r Request, report Progress) (b *Bun
 	failpoint.Hit("outbound/bundle/made")
 	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = r.Workspace, r.Branch, taken.Commits, taken.Objects, taken.Bytes
 	b = &Bundle{
-		Result: res, Branches: branches, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
+		Result: res, Branches: branches, turn: src.turn, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
 	}
 	b.close = sync.OnceValue(func() error {
 		err := errors.Join(pack.Close(), taken.Close())
+		b.end()
 		src.close()
 		return err
 	})

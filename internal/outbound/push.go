@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,10 @@ import (
 // a remote, or the reader of a bundle, decides how long it takes, and can make progress last too. It gives
 // way to the subject's own pushes as well, because the volumes of one subject have different remotes.
 var turns = work.Limits{Slots: 8, PerSubject: 1, Overdue: 16, Quantum: time.Second, Again: 2, AgainOfAll: 8}
+
+// stalledPush and stalledReader are the times of work.Slot.Outside, for a remote that a push talks to and for the reader of a
+// bundle. A remote may need long to check what it got.
+const stalledPush, stalledReader = 30 * time.Second, 10 * time.Second
 
 // askTime limits the question for the remote's branch, because the workspace is held meanwhile.
 const askTime = time.Minute
@@ -107,7 +112,7 @@ type Progress = quarantine.Progress
 
 // Push pushes a branch of a workspace to the remote of its volume. It returns when nothing of the
 // push runs any more, also if ctx ends before: then the Result and the error still say what became of
-// it. The error is one of Config.Open, a *quarantine.Refusal, or a *giterror.Error.
+// it. The error is one of Config.Open, a *quarantine.Refusal, a *giterror.Error, or a *work.StalledError.
 func (p *Pusher) Push(ctx context.Context, r Request, report Progress) (Result, error) {
 	res := Result{Workspace: r.Workspace, Branch: r.Branch, RemoteBranch: r.RemoteBranch}
 	err := p.run(ctx, "push", r.Workspace, func(ctx context.Context) error { return p.push(ctx, r, &res, report) })
@@ -167,9 +172,12 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 		return err
 	}
 	report("asking the remote", 0, 0)
-	asking, cancel := context.WithTimeout(src.ctx, askTime)
-	res.Old, err = to.Ask(asking, p.config.Git)
-	cancel()
+	err = src.outside(src.ctx, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		res.Old, err = to.Ask(ctx, p.config.Git)
+		return cmp.Or(err, context.Cause(ctx))
+	})
 	if err != nil {
 		return src.cause(err)
 	}
@@ -183,7 +191,8 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	src.closeView() // the workspace may end now
 	res.Commits, res.Objects, res.Bytes = taken.Commits, taken.Objects, taken.Bytes
 	if err = p.checkLFS(src, taken, r); err == nil {
-		err = taken.Push(src.work, to, branch, report)
+		to.Moved = src.turn.Moved
+		err = src.outside(src.work, func(ctx context.Context) error { return taken.Push(ctx, to, branch, report) })
 	}
 	if closeErr := taken.Close(); closeErr != nil {
 		p.config.Log.WithContext(ctx).WithError(closeErr).Warn("a push could not be removed from the quarantine; the next start tries again")
@@ -269,6 +278,17 @@ func (p *Pusher) open(ctx context.Context, id string, res *Result, report Progre
 	res.Volume, res.Clone, res.Subject, res.Repo = s.rec.Volume, s.rec.Clone, volume.Subject(s.rec.Options["subject"]), s.rec.Options["repo"]
 	s.repo, err = quarantine.OpenRepo(s.ctx, s.view.Root, s.view.GitLayer+"/.git")
 	return s, err
+}
+
+// outside calls f, which waits for the remote, with a context that ends if that stalls and others wait for the turn.
+func (s *source) outside(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, end := s.turn.Outside(ctx, stalledPush)
+	defer end()
+	err := f(ctx)
+	if stalled, ok := errors.AsType[*work.StalledError](context.Cause(ctx)); ok && err != nil {
+		return stalled
+	}
+	return err
 }
 
 // cause returns why the workspace must not be read any more, if that made err.

@@ -205,3 +205,56 @@ func TestPushesOfOneSubject(t *testing.T) {
 		pushes.Wait()
 	})
 }
+
+// TestStalledTurnsEnd: a remote that takes less than 1 MiB in 30 s, or a reader of a bundle in 10 s, ends the push, or the
+// reading, when others wait for the turn.
+func TestStalledTurnsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := work.NewScheduler([3]work.Limits{work.Fetch: {Slots: 1, PerSubject: 1, Quantum: time.Second}})
+		turn := func(subject string) *work.Slot {
+			slot, err := turns.Acquire(work.WithOwner(t.Context(), work.Owner{Subject: subject}), work.Fetch, false)
+			if err != nil {
+				t.Error(err)
+			}
+			return slot
+		}
+		// next waits for a turn, and returns it when the one that others have is ended.
+		next := func() <-chan *work.Slot {
+			granted := make(chan *work.Slot, 1)
+			go func() { granted <- turn("other") }()
+			synctest.Wait()
+			return granted
+		}
+		src, failed := &source{turn: turn("slow")}, errors.New("git was ended")
+		granted, began := next(), time.Now()
+		err := src.outside(t.Context(), func(ctx context.Context) error {
+			time.Sleep(10 * time.Second) // on the test's clock
+			src.turn.Moved(1 << 20)
+			<-ctx.Done()
+			return failed
+		})
+		if stalled, ok := err.(*work.StalledError); !ok || time.Since(began) != 10*time.Second+stalledPush || !strings.Contains(stalled.Error(), "others waited for its turn") {
+			t.Errorf("a push ended with %v after %v", err, time.Since(began))
+		}
+		src.turn.Release()
+		(<-granted).Release()
+		src.turn = turn("slow")
+		if err := src.outside(t.Context(), func(context.Context) error { return failed }); err != failed {
+			t.Errorf("a push that failed by itself: %v", err)
+		}
+		b := &Bundle{content: strings.NewReader(strings.Repeat("x", 100)), turn: src.turn, expires: time.Now().Add(bundleLife)}
+		b.ctx, b.end = b.turn.Outside(t.Context(), stalledReader)
+		granted, began = next(), time.Now()
+		if n, err := b.Read(make([]byte, 10)); n != 10 || err != nil {
+			t.Errorf("read %d bytes, %v", n, err)
+		}
+		<-b.Context().Done()
+		if _, err := b.Read(make([]byte, 10)); !errors.Is(err, context.Canceled) || time.Since(began) != stalledReader {
+			t.Errorf("a slow reader got %v after %v", err, time.Since(began))
+		}
+		b.end()
+		src.turn.Release()
+		(<-granted).Release()
+	})
+}

@@ -47,6 +47,7 @@ type Job struct {
 	queued atomic.Int32 // the number of slots it waits for
 
 	mu      sync.Mutex
+	went    time.Time                // when it last went on after it had waited for a slot
 	own     trait                    // its Owner's traits; of a shared job, those that callers leave to it
 	callers map[*Job]int             // how often each waits; nil if the job is an Owner's
 	waits   map[string]time.Duration // see Waited
@@ -104,6 +105,23 @@ func (j *Job) abandoned() bool {
 
 // Queued reports whether the job waits for a slot. A nil Job does not.
 func (j *Job) Queued() bool { return j != nil && j.queued.Load() > 0 }
+
+// queue notes that the job waits for a slot, until proceed.
+func (j *Job) queue() { j.queued.Add(1) }
+
+func (j *Job) proceed() {
+	j.mu.Lock()
+	j.went = time.Now()
+	j.mu.Unlock()
+	j.queued.Add(-1)
+}
+
+// wentOn returns when the job last went on after it had waited for a slot.
+func (j *Job) wentOn() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.went
+}
 
 // join adds a caller, until leave. The job of an Owner has none.
 func (j *Job) join(caller *Job) {

@@ -26,7 +26,7 @@ func (k Kind) String() string { return [kinds]string{"cpu", "fetch", "question"}
 
 // Scheduler grants slots to jobs: first to urgent jobs, then to the subject that holds
 // the fewest slots, then to the subject whose last grant is the oldest, then in the order
-// of requests. In all of this the jobs of a subject that give way (Job.GivesWay) count as
+// of requests. A subject of which a slot was ended lately (Slot.Outside) comes after all others. In all of this the jobs of a subject that give way (Job.GivesWay) count as
 // those of another subject. Large jobs, whatever their kind of slot, run one at a time. It is
 // safe for concurrent use.
 type Scheduler struct {
@@ -34,6 +34,7 @@ type Scheduler struct {
 	pools [kinds]pool
 	large bool // a large job is running
 	seq   uint64
+	slow  map[string]time.Time // subjects, by when a slot of theirs was ended: see before
 	timer *time.Timer
 	moved chan struct{} // closed by notify; nil if nobody waits for it
 }
@@ -68,6 +69,9 @@ type Slot struct {
 	spreads bool // Room was called
 	since   time.Time
 	once    sync.Once
+	job     *Job
+	outside *outside // nil unless it waits for somebody outside
+	ended   bool     // because it stalled; Release comes soon
 }
 
 // Share returns how many CPU and Fetch slots the subject had when this one was granted,
@@ -104,8 +108,8 @@ func (s *Scheduler) Acquire(ctx context.Context, k Kind, large bool) (*Slot, err
 	}
 	defer Waited(ctx, fmt.Sprintf("%s (%s)", aTurn, k), time.Now())
 	r := s.enqueue(ctx, k, large)
-	r.job.queued.Add(1)
-	defer r.job.queued.Add(-1)
+	r.job.queue()
+	defer r.job.proceed()
 	select {
 	case <-r.granted:
 		return r.slot, nil
@@ -139,7 +143,7 @@ func (s *Scheduler) enqueue(ctx context.Context, k Kind, large bool) *request {
 	s.seq++
 	r := &request{
 		job: job, seq: s.seq, since: time.Now(), granted: make(chan struct{}),
-		slot: &Slot{holder: holder{job.Subject, job.GivesWay}, s: s, kind: k, large: large},
+		slot: &Slot{holder: holder{job.Subject, job.GivesWay}, s: s, kind: k, large: large, job: job},
 	}
 	p := &s.pools[k]
 	p.waiting = append(p.waiting, r)
@@ -203,7 +207,7 @@ func (p *pool) forget(h holder) {
 // dispatch grants all slots that can be granted. The caller holds mu.
 func (s *Scheduler) dispatch() {
 	now := time.Now()
-	var next time.Duration // until a slot is overdue while others wait; 0: never
+	var next time.Duration // until a slot is overdue, or stalled, while others wait; 0: never
 	for k := range s.pools {
 		p := &s.pools[k]
 		for {
@@ -215,6 +219,9 @@ func (s *Scheduler) dispatch() {
 				break
 			}
 			s.grant(p, i, now)
+		}
+		if wait := s.endStalled(p, now); wait > 0 && (next == 0 || wait < next) {
+			next = wait
 		}
 	}
 	if s.timer != nil {
@@ -274,7 +281,7 @@ func (s *Scheduler) choose(p *pool, now time.Time) (index int, wait time.Duratio
 			wait = next
 			continue
 		}
-		if index < 0 || p.before(r, p.waiting[index]) {
+		if index < 0 || s.before(p, r, p.waiting[index], now) {
 			index = i
 		}
 	}
@@ -329,9 +336,12 @@ func (p *pool) grantedAgain() (n int) {
 }
 
 // before reports whether a gets its slot before b.
-func (p *pool) before(a, b *request) bool {
+func (s *Scheduler) before(p *pool, a, b *request, now time.Time) bool {
 	if u, v := a.job.Urgent(), b.job.Urgent(); u != v {
 		return u
+	}
+	if u, v := s.isSlow(a.job.Subject, now), s.isSlow(b.job.Subject, now); u != v {
+		return v
 	}
 	x, y := p.accounts[a.slot.holder], p.accounts[b.slot.holder]
 	switch {

@@ -1,7 +1,7 @@
 // Package gitprogress reads how far a fetch is from the lines that git prints to people.
 //
-// The remote writes some of the lines, so a Progress is for people too: nothing may depend
-// on it.
+// The remote writes some of the lines, which begin with "remote: ". A Progress of those is for people too: nothing may
+// depend on it.
 package gitprogress
 
 import (
@@ -17,7 +17,7 @@ type Progress struct {
 	Percent int    // of the phase's objects; -1 if git prints none
 	// Objects of Total are done; zero if git prints none.
 	Objects, Total int64
-	Amount         string // received so far, such as "1.20 GiB"; may be empty
+	Amount         string // received or sent so far, such as "1.20 GiB"; may be empty
 	Rate           string // such as "3.50 MiB/s"; may be empty
 }
 
@@ -56,4 +56,17 @@ func Parse(line string) (Progress, bool) {
 		p.Total, _ = strconv.ParseInt(m[4], 10, 64)
 	}
 	return p, true
+}
+
+// units are those of git's amounts.
+var units = map[string]float64{"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+// Bytes returns how many bytes Amount is, as exactly as it says; 0 if it is empty.
+func (p Progress) Bytes() int64 {
+	number, unit, _ := strings.Cut(p.Amount, " ")
+	n, err := strconv.ParseFloat(number, 64)
+	if n *= units[unit]; err != nil || n >= 1<<62 {
+		return 0
+	}
+	return int64(n)
 }

@@ -32,3 +32,14 @@ func TestParse(t *testing.T) {
 		t.Errorf("the zero Progress: %q, want starting", got)
 	}
 }
+
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for amount, want := range map[string]int64{
+		"": 0, "614 bytes": 614, "1.50 KiB": 1536, "2.25 MiB": 9 << 18, "1.00 GiB": 1 << 30, "1.00 TiB": 1 << 40, "9999999999999.00 TiB": 0, "1.2.3 MiB": 0,
+	} {
+		if got := (Progress{Amount: amount}).Bytes(); got != want {
+			t.Errorf("%q: %d bytes, want %d", amount, got, want)
+		}
+	}
+}

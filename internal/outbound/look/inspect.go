@@ -22,8 +22,12 @@ const aheadTime = time.Minute
 
 // turns limits how many workspaces are inspected at a time, because each inspection takes memory
 // for the names, and a part of the disk for a patch. One gives way after a second, because a
-// reader may be slow: to other subjects, and to two more of its own subject.
+// reader may be slow: to other subjects, and to two more of its own subject. When all of these last, readers that read nearly
+// nothing are given up for others.
 var turns = work.Limits{Slots: 8, PerSubject: 2, Overdue: 8, Quantum: time.Second, Again: 2, AgainOfAll: 8}
+
+// stalledReader is the time of work.Slot.Outside for whoever reads an answer.
+const stalledReader = 10 * time.Second
 
 // computing limits how many inspections compute in this process at a time: of each subject one, so
 // that the inspections of one do not delay those of another. One gives way at once to those who wait.
@@ -73,11 +77,20 @@ type Status struct {
 	Worktrees      []Worktree
 	WorktreesError string
 
-	end func()
+	end     func()
+	reading reading
 }
+
+// Context ends with that of the call, and with a *work.StalledError if others wait for the turn and the answer is read
+// slowly: whoever writes it to a client gives up then.
+func (s *Status) Context() context.Context { return s.reading.ctx }
+
+// Moved notes that the client was sent n bytes.
+func (s *Status) Moved(n int64) { s.reading.turn.Moved(n) }
 
 // Close ends the turn.
 func (s *Status) Close() {
+	s.reading.end()
 	if s.Set != nil {
 		s.Set.Close()
 	}
@@ -106,7 +119,7 @@ func (i *Inspector) open(ctx context.Context, id, from string) (p *pair, end fun
 		return nil, nil, err
 	}
 	work.JobOf(ctx).GivesWay = true
-	p = new(pair)
+	p = &pair{turn: turn}
 	end = func() {
 		p.Close()
 		turn.Release()
@@ -138,6 +151,7 @@ func (e *PairError) Unwrap() error { return e.error }
 type pair struct {
 	*View
 	from *View // nil for the checkout that the workspace began with
+	turn *work.Slot
 }
 
 // Close closes both. It may be called more than once.
@@ -198,10 +212,14 @@ func (i *Inspector) Status(ctx context.Context, id, from string) (*Status, error
 	}
 	s := &Status{Record: v.Record, end: end}
 	if err := i.fill(s, v); err != nil {
-		s.Close()
+		if s.Set != nil {
+			s.Set.Close()
+		}
+		end()
 		return nil, err
 	}
 	v.Close()
+	s.reading = v.read(ctx)
 	return s, nil
 }
 
@@ -320,25 +338,55 @@ func (i *Inspector) ahead(v *View, repo *quarantine.Repo, head quarantine.Branch
 type Output struct {
 	Record meta.Workspace // of the workspace that it is of
 
-	write func(ctx context.Context, w io.Writer) error
-	close func()
-	ctx   context.Context
+	write   func(ctx context.Context, w io.Writer) error
+	close   func()
+	reading reading
 }
 
-// Context ends when the output can't be written any more: see View.Context.
-func (o *Output) Context() context.Context { return o.ctx }
+// Context ends when the output can't be written any more: see View.Context. It ends with a *work.StalledError if others wait
+// for the turn and the output is read slowly.
+func (o *Output) Context() context.Context { return o.reading.ctx }
 
 // Write writes the output. After an error, a part may have been written.
 func (o *Output) Write(w io.Writer) error {
-	err := o.write(o.ctx, w)
-	if err != nil && o.ctx.Err() != nil {
-		return context.Cause(o.ctx)
+	ctx := o.reading.ctx
+	err := o.write(ctx, moving{w, o.reading.turn})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }
 
 // Close ends it.
-func (o *Output) Close() { o.close() }
+func (o *Output) Close() {
+	o.reading.end()
+	o.close()
+}
+
+// reading is the part of an inspection in which a client reads the answer.
+type reading struct {
+	turn *work.Slot
+	ctx  context.Context
+	end  func()
+}
+
+// read begins it. ctx is that of the answer.
+func (p *pair) read(ctx context.Context) reading {
+	ctx, end := p.turn.Outside(ctx, stalledReader)
+	return reading{p.turn, ctx, end}
+}
+
+// moving notes what is written as moved.
+type moving struct {
+	io.Writer
+	turn *work.Slot
+}
+
+func (m moving) Write(data []byte) (int, error) {
+	n, err := m.Writer.Write(data)
+	m.turn.Moved(int64(n))
+	return n, err
+}
 
 // Diff prepares a patch of what Status returns, with ignored files if ignored is set.
 func (i *Inspector) Diff(ctx context.Context, id, from string, ignored bool) (*Output, error) {
@@ -363,7 +411,7 @@ func (i *Inspector) Diff(ctx context.Context, id, from string, ignored bool) (*O
 		end()
 		return nil, err
 	}
-	return &Output{Record: v.Record, ctx: ctx, write: p.Write, close: func() { p.Close(); end() }}, nil
+	return &Output{Record: v.Record, reading: v.read(ctx), write: p.Write, close: func() { p.Close(); end() }}, nil
 }
 
 // Archive prepares an archive of what Status returns, with ignored files if ignored is set.
@@ -380,7 +428,7 @@ func (i *Inspector) Archive(ctx context.Context, id, from string, ignored bool) 
 		return nil, err
 	}
 	owner := changes.Owner{UID: int(v.Record.UID), GID: int(v.Record.GID)}
-	return &Output{Record: v.Record, ctx: v.Context(), close: func() { set.Close(); end() }, write: func(ctx context.Context, w io.Writer) error {
+	return &Output{Record: v.Record, reading: v.read(v.Context()), close: func() { set.Close(); end() }, write: func(ctx context.Context, w io.Writer) error {
 		return set.Tar(ctx, v.source(), owner, ignored, w)
 	}}, nil
 }

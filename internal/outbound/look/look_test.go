@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -364,4 +366,40 @@ func TestWorktrees(t *testing.T) {
 	if s := w.status(); len(s.Worktrees) != 0 || !strings.Contains(s.WorktreesError, "worktrees") {
 		t.Errorf("got %+v, %q", s.Worktrees, s.WorktreesError)
 	}
+}
+
+// TestSlowReaderEnds: a client that reads less than 1 MiB of an answer in 10 s does not keep others from their turn.
+func TestSlowReaderEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := work.NewScheduler([3]work.Limits{work.Fetch: {Slots: 1, PerSubject: 1, Quantum: time.Second}})
+		turn, err := turns.Acquire(t.Context(), work.Fetch, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan *work.Slot)
+		go func() {
+			slot, err := turns.Acquire(work.WithOwner(t.Context(), work.Owner{Subject: "other"}), work.Fetch, false)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- slot
+		}()
+		began := time.Now()
+		o := &Output{reading: (&pair{turn: turn}).read(t.Context()), close: turn.Release, write: func(ctx context.Context, w io.Writer) error {
+			for range 5 {
+				time.Sleep(stalledReader - time.Second) // on the test's clock
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil || ctx.Err() != nil {
+					t.Errorf("a reader that goes on: %v, %v", err, context.Cause(ctx))
+				}
+			}
+			<-ctx.Done()
+			return errors.New("the client is gone")
+		}}
+		err = o.Write(io.Discard)
+		if _, ok := err.(*work.StalledError); !ok || time.Since(began) != 5*(stalledReader-time.Second)+stalledReader {
+			t.Errorf("it ended with %v after %v", err, time.Since(began))
+		}
+		o.Close()
+		(<-granted).Release()
+	})
 }

@@ -24,6 +24,9 @@ type Target struct {
 	Lease string
 	// Credential is the name of the one that Remote uses, for errors; empty without one.
 	Credential string
+	// Moved, if not nil, is called with how many bytes of the pack the remote has taken since the last call, as far as git
+	// says so. What git does here before it sends counts as some MiB, whenever it goes on.
+	Moved func(n int64)
 }
 
 // CheckTarget returns a *Refusal unless a push to that branch, with that lease, may be tried.
@@ -55,9 +58,11 @@ const opPush = "push to"
 // branch is there already. The error is a *Refusal, or a *giterror.Error.
 func (t *Taken) Push(ctx context.Context, to Target, b Branch, report Progress) error {
 	var porcelain, words string
+	sent := &sending{moved: to.Moved}
 	c := t.in(t.checked(), git.Command{Op: opPush, Stderr: func(line string) {
 		if p, ok := gitprogress.Parse(line); ok && !strings.HasPrefix(line, "remote: ") {
 			report(strings.ToLower(p.Phase), p.Objects, p.Total)
+			sent.note(p)
 		}
 		if said, ok := strings.CutPrefix(line, "remote: "); ok && len(words) < maxSaid {
 			words += strings.TrimSpace(giterror.Printable(said)) + "\n"
@@ -97,6 +102,32 @@ func (t *Taken) Push(ctx context.Context, to Target, b Branch, report Progress) 
 		}
 	}
 	return err
+}
+
+// sending finds out from git's progress how much a remote has taken.
+type sending struct {
+	moved func(n int64) // may be nil
+	last  gitprogress.Progress
+}
+
+// localStep is what a step of git's work on this machine counts for, in bytes.
+const localStep = 1 << 20
+
+// note notes a line that git itself has printed.
+func (s *sending) note(p gitprogress.Progress) {
+	last := s.last
+	s.last = p
+	switch {
+	case s.moved == nil:
+	case p.Phase == "Writing objects":
+		before := last.Bytes()
+		if last.Phase != p.Phase {
+			before = 0
+		}
+		s.moved(max(p.Bytes()-before, 0))
+	case p.Objects != last.Objects || p.Phase != last.Phase: // it counts, or compresses
+		s.moved(localStep)
+	}
 }
 
 // status is what became of one ref, as git push --porcelain prints it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/git/gitprogress"
 	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -192,4 +193,33 @@ func TestCheckTarget(t *testing.T) {
 			t.Errorf("%q, %q: %v, want %q", tt.branch, tt.lease, err, tt.want)
 		}
 	}
+}
+
+// TestSentBytes: what a remote has taken is what git says that it wrote, and not how often it says something.
+func TestSentBytes(t *testing.T) {
+	t.Parallel()
+	total := int64(0)
+	sent := &sending{moved: func(n int64) { total += n }}
+	for _, tt := range []struct {
+		line string
+		want int64
+	}{
+		{"Enumerating objects: 5, done.", localStep},
+		{"Counting objects:  50% (5/10)", localStep},
+		{"Counting objects:  50% (5/10)", 0},
+		{"Counting objects:  60% (6/10)", localStep},
+		{"Writing objects:  50% (1/2)", 0},
+		{"Writing objects:  50% (1/2), 2.00 MiB | 1.00 MiB/s", 2 << 20},
+		{"Writing objects:  50% (1/2), 2.00 MiB | 1.00 KiB/s", 0},
+		{"Writing objects: 100% (2/2), 3.50 MiB | 1.00 KiB/s, done.", 3 << 19},
+		{"Writing objects:  50% (1/2), 1.00 MiB | 1.00 MiB/s", 0}, // another try
+		{"Writing objects: 100% (2/2), 3.00 MiB | 1.00 MiB/s", 2 << 20},
+	} {
+		p, ok := gitprogress.Parse(tt.line)
+		before := total
+		if sent.note(p); !ok || total-before != tt.want {
+			t.Errorf("%q: %d bytes, want %d", tt.line, total-before, tt.want)
+		}
+	}
+	new(sending).note(gitprogress.Progress{Phase: "Writing objects", Amount: "1.00 MiB"})
 }

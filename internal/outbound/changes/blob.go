@@ -36,9 +36,10 @@ func (h *Hasher) Entry(ctx context.Context, path string) (mode, id string, err e
 		return "", "", fmt.Errorf("read %s: %w", quoted(path), err)
 	}
 	defer c.Close()
-	if h.read += c.size; h.read > maxHashed {
+	if c.size > maxHashed-h.read { // a sparse file may have nearly 8 EiB, with which a sum is negative
 		return "", "", errHashed
 	}
+	h.read += c.size
 	var sum hash.Hash = sha1.New()
 	if h.Format == gitref.SHA256 {
 		sum = sha256.New()

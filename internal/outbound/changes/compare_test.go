@@ -1,7 +1,9 @@
 package changes
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,4 +194,30 @@ func TestBetweenHostile(t *testing.T) {
 		}
 	}
 	b.clean()
+}
+
+// TestSumOfHoles: a sparse file of nearly 8 EiB is not read, also after another one.
+func TestSumOfHoles(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/dev/shm", "helmdeck-holes-") // ext4 has no files of that size
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for name, size := range map[string]int64{"small": 1, "huge": math.MaxInt64} {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, nil, 0o644))
+		must(t, os.Truncate(path, size))
+	}
+	root, err := os.Open(dir)
+	must(t, err)
+	defer root.Close()
+	h := &Hasher{Source: Source{After: Side{Root: root}}}
+	_, _, err = h.Entry(t.Context(), "small")
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // so that it ends if it reads
+	for range 2 {
+		if _, _, err := h.Entry(ctx, "huge"); err != errHashed {
+			t.Errorf("got %v, want %v", err, errHashed)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -96,7 +97,7 @@ func (c client) fetch(ctx context.Context, temp string) error {
 		if _, ok := wanted[p.OID]; !ok {
 			wanted[p.OID] = p
 			list = append(list, p)
-			total += p.Size
+			total += min(p.Size, math.MaxInt64-total) // a pointer may say anything
 		}
 	}
 	count := func(n int64) {
@@ -162,7 +163,7 @@ func (c client) download(ctx context.Context, p Pointer, a action, path string, 
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	body := io.LimitReader(watch.body(response), p.Size+1)
+	body := io.LimitReader(watch.body(response), min(p.Size, math.MaxInt64-1)+1)
 	for buf := make([]byte, 256<<10); ; {
 		got, readErr := body.Read(buf)
 		n += int64(got)

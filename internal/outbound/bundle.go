@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,17 +97,18 @@ func (p *Pusher) bundle(ctx context.Context, r Request, report Progress) (b *Bun
 	if err := p.checkLFS(src, taken, r); err != nil {
 		return nil, errors.Join(err, taken.Close())
 	}
-	header, pack, err := taken.Bundle()
+	taken.Forget()
+	content, size, err := taken.Bundle()
 	if err != nil {
 		return nil, errors.Join(err, taken.Close())
 	}
 	failpoint.Hit("outbound/bundle/made")
 	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = r.Workspace, r.Branch, taken.Commits, taken.Objects, taken.Bytes
 	b = &Bundle{
-		Result: res, Branches: branches, turn: src.turn, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
+		Result: res, Branches: branches, turn: src.turn, Size: size, content: content, expires: time.Now().Add(bundleLife),
 	}
 	b.close = sync.OnceValue(func() error {
-		err := errors.Join(pack.Close(), taken.Close())
+		err := errors.Join(content.Close(), taken.Close())
 		b.end()
 		src.close()
 		return err

@@ -191,6 +191,7 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	src.closeView() // the workspace may end now
 	res.Commits, res.Objects, res.Bytes = taken.Commits, taken.Objects, taken.Bytes
 	if err = p.checkLFS(src, taken, r); err == nil {
+		taken.Forget()
 		to.Moved = src.turn.Moved
 		err = src.outside(src.work, func(ctx context.Context) error { return taken.Push(ctx, to, branch, report) })
 	}
@@ -307,6 +308,7 @@ func (s *source) closeView() {
 	s.closed = true
 	if s.repo != nil {
 		s.repo.Close()
+		s.repo = nil // it has the refs of the git layer
 	}
 	if s.view.Close != nil {
 		s.view.Close()

@@ -1,13 +1,17 @@
 package quarantine
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +36,7 @@ func TestReadingEndsWithContext(t *testing.T) {
 	s.write(".git/packed-refs", s.base+" refs/heads/packed\n")
 	s.write(".git/objects/00/junk", "")
 	for name, f := range map[string]func() error{
-		"loose":     func() error { _, err := r.loose(); return err },
+		"loose":     func() error { _, err := r.loose(io.Discard); return err },
 		"packs":     func() error { _, err := r.packs(); return err },
 		"branches":  func() error { _, err := r.Differing(); return err },
 		"refs":      func() error { return r.eachPacked(func([]byte, []byte) error { return nil }) },
@@ -241,6 +245,102 @@ func TestManyRefsOfTheRemote(t *testing.T) {
 		s.must(os.WriteFile(s.layer+"/packed-refs", []byte(s.base+" refs/heads/main\n"+bad), 0o644))
 		if _, err := readLayer(s.layer); err == nil || !strings.Contains(err.Error(), "packed-refs has the line") {
 			t.Errorf("%.20q: %v", bad, err)
+		}
+	}
+}
+
+// TestNamesAreBounded: a list of branches, of packs, or of loose objects keeps what matters of a directory, and not all
+// of its names.
+func TestNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Repo{ctx: t.Context(), layer: layer{format: gitref.SHA1}, heads: map[string]string{"refs/heads/packed": "x", "refs/heads/b": "x"}}
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	r.dir = root
+	if names, err := r.names(); err != nil || !slices.Equal(names, []string{"b", "packed"}) {
+		t.Errorf("without refs/heads: %q, %v", names, err)
+	}
+	for _, name := range []string{"b", "a", "-option", "x.lock", "c/d/e", "c/f"} {
+		write("refs/heads/" + name)
+	}
+	if names, err := r.names(); err != nil || !slices.Equal(names, []string{"a", "b", "c/d/e", "c/f", "packed"}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	one, two := strings.Repeat("1", 40), strings.Repeat("2", 40)
+	for _, name := range []string{"pack-" + two + ".pack", "pack-" + one + ".pack", "pack-" + one + ".idx", "tmp_pack_x", "pack-x.pack"} {
+		write("objects/pack/" + name)
+	}
+	if names, err := r.packs(); err != nil || !slices.Equal(names, []string{"pack-" + one, "pack-" + two}) {
+		t.Errorf("packs: %q, %v", names, err)
+	}
+	var ids bytes.Buffer
+	write("objects/11/" + one[2:])
+	write("objects/22/" + two[2:])
+	write("objects/22/tmp_obj_x")
+	if n, err := r.loose(&ids); err != nil || n != 2 || hex.EncodeToString(ids.Bytes()) != one+two {
+		t.Errorf("%d loose objects: %x, %v", n, ids.Bytes(), err)
+	}
+	full := errors.New("the disk is full")
+	if _, err := r.loose(writerFunc(func([]byte) (int, error) { return 0, full })); err != full {
+		t.Errorf("a list that can't be kept: %v", err)
+	}
+	for n := range maxPacks {
+		write(fmt.Sprintf("objects/pack/pack-%040d.pack", n))
+	}
+	if names, err := r.packs(); len(names) > maxPacks+1 || err == nil || !strings.Contains(err.Error(), "more than 500 packs") {
+		t.Errorf("%d packs, %v", len(names), err)
+	}
+	for n := range maxBranchBytes/200 + 1 {
+		write(fmt.Sprintf("refs/heads/%0200d", n))
+	}
+	if names, err := r.names(); names != nil || err == nil || !strings.Contains(err.Error(), "bytes of their names") {
+		t.Errorf("%d branches, %v", len(names), err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "refs")); err != nil {
+		t.Fatal(err)
+	}
+	for n := range maxBranchBytes/200 + 1 {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("refs/heads/%0200d", n)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := r.names(); names != nil || err == nil || !strings.Contains(err.Error(), "bytes of their names") {
+		t.Errorf("directories: %d branches, %v", len(names), err)
+	}
+}
+
+// TestHugeSizes: no sum of sizes that a container wrote is so large that it is negative.
+func TestHugeSizes(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
+		head := fmt.Sprintf("blob %d\x00", size)
+		if _, got, err := looseHeader(bufio.NewReader(strings.NewReader(head))); err != nil || got != size {
+			t.Errorf("%q: %d, %v", head, got, err)
+		}
+		m := &meter{maxBytes: 1 << 30, maxObjects: 10}
+		for range 3 {
+			if err := errors.Join(m.add(1), m.count(1)); err != nil {
+				t.Error(err)
+			}
+			if m.add(size) == nil || m.count(size) == nil {
+				t.Errorf("%d is counted", size)
+			}
+		}
+	}
+	for _, head := range []string{"blob 9223372036854775808\x00", "blob -1\x00", "blob 18446744073709551615\x00"} {
+		if _, size, err := looseHeader(bufio.NewReader(strings.NewReader(head))); err == nil {
+			t.Errorf("%q: %d", head, size)
 		}
 	}
 }

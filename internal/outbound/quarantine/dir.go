@@ -95,15 +95,18 @@ func strange(rel, want string, err error) error {
 	return refuse(Unusable, "%q in .git of the workspace is not %s that can be read (%v): links, mounts, FIFOs and devices are not followed", rel, want, err)
 }
 
-// readNames lists a directory of at most max entries.
+// readNames lists a directory of at most max entries, which are few.
 func (r *Repo) readNames(rel string, max int) (all []fs.DirEntry, err error) {
-	err = r.eachName(rel, max, func(e fs.DirEntry) { all = append(all, e) })
+	err = r.eachName(rel, max, func(e fs.DirEntry) error {
+		all = append(all, e)
+		return nil
+	})
 	slices.SortFunc(all, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	return all, err
 }
 
-// eachName calls f with each entry of a directory, of which it may have at most max.
-func (r *Repo) eachName(rel string, max int, f func(fs.DirEntry)) error {
+// eachName calls f with each entry of a directory, of which it may have at most max, in any order. An error of f ends it.
+func (r *Repo) eachName(rel string, max int, f func(fs.DirEntry) error) error {
 	d, err := openDir(r.dir, rel)
 	if err != nil {
 		return err
@@ -118,7 +121,9 @@ func (r *Repo) eachName(rel string, max int, f func(fs.DirEntry)) error {
 			return refuse(TooLarge, "%q in .git of the workspace has too many entries", rel)
 		}
 		for _, e := range some {
-			f(e)
+			if err := f(e); err != nil {
+				return err
+			}
 		}
 		if len(some) == 0 || err != nil { // io.EOF, or it was removed meanwhile
 			return nil

@@ -14,6 +14,7 @@
 //	  push.git/    of that, what the chosen branches need and the git layer's refs do not
 //	               reach, checked as git fsck does; git push runs here
 //	  new.pack     the same objects, as they come out of import.git
+//	  needs        the commits that they build on, as lines of a bundle's header
 //
 // Both repositories are new, have a configuration of ours, and have base as their only
 // alternate. The git layer is immutable, and was made by the plugin.

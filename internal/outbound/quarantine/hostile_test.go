@@ -345,15 +345,15 @@ func TestLooseEndsWithContext(t *testing.T) {
 	s := newScene(t)
 	content := make([]byte, 4<<20)
 	rand.NewChaCha8([32]byte{}).Read(content)
-	ids := &objectIDs{size: sha1.Size}
-	ids.add([]byte(s.looseObject("", fmt.Sprintf("blob %d", len(content)), content)))
+	id, err := hex.DecodeString(s.looseObject("", fmt.Sprintf("blob %d", len(content)), content))
+	s.must(err)
 	r, err := s.repo()
 	if err != nil {
 		t.Fatal(err)
 	}
 	limits := func() *meter { return &meter{maxBytes: 1 << 30, maxObjects: 10} }
 	ctx, hangUp := context.WithCancelCause(t.Context())
-	if err := r.packLoose(ctx, io.Discard, ids, limits()); err != nil {
+	if err := r.packLoose(ctx, io.Discard, bytes.NewReader(id), 1, limits()); err != nil {
 		t.Errorf("random bytes: %v", err)
 	}
 	reason := errors.New("the client has hung up")
@@ -363,7 +363,7 @@ func TestLooseEndsWithContext(t *testing.T) {
 			hangUp(reason)
 		}
 		return len(data), nil
-	}), ids, limits())
+	}), bytes.NewReader(id), 1, limits())
 	if !errors.Is(err, reason) || written > 2<<20 {
 		t.Errorf("got %v after %d bytes, want %v", err, written, reason)
 	}

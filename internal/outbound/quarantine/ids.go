@@ -61,25 +61,29 @@ func (o *objectIDs) all() iter.Seq[string] {
 }
 
 // lines returns a reader of the IDs, each in a line of its own that begins with prefix.
-func (o *objectIDs) lines(prefix string) io.Reader { return &idLines{ids: o, prefix: prefix} }
-
-// idLines makes each line when it is read, because all lines would need twice the memory of the IDs.
-type idLines struct {
-	ids    *objectIDs
-	prefix string
-	next   int // the ID of the next line
-	line   []byte
-	read   int // of line
+func (o *objectIDs) lines(prefix string) io.Reader {
+	return &lineReader{n: o.Len(), add: func(line []byte, i int) []byte {
+		return append(hex.AppendEncode(append(line, prefix...), o.at(i)), '\n')
+	}}
 }
 
-func (l *idLines) Read(p []byte) (n int, err error) {
+// lineReader reads n lines, each of which add makes when it is read, because all lines would need more memory than what
+// they are made of.
+type lineReader struct {
+	n    int
+	add  func(line []byte, i int) []byte // appends line i
+	next int                             // of the lines
+	line []byte
+	read int // of line
+}
+
+func (l *lineReader) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		if l.read == len(l.line) {
-			if l.next == l.ids.Len() {
+			if l.next == l.n {
 				return n, io.EOF
 			}
-			l.line = append(l.line[:0], l.prefix...)
-			l.line = append(hex.AppendEncode(l.line, l.ids.at(l.next)), '\n')
+			l.line = l.add(l.line[:0], l.next)
 			l.next, l.read = l.next+1, 0
 		}
 		copied := copy(p[n:], l.line[l.read:])

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/gitref"
@@ -25,24 +24,26 @@ func (t *Taken) Pointers(ctx context.Context, f func(lfs.Pointer) error) error {
 }
 
 func (t *Taken) pointers(ctx context.Context, f func(lfs.Pointer) error) error {
-	var ids strings.Builder
-	n := 0
+	var ids objectIDs
 	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: t.wants()}, "rev-list", "--objects", "--no-object-names",
 		fmt.Sprintf("--filter=combine:object:type=blob+blob:limit=%d", lfs.MaxPointer), "--stdin")
 	err := t.git.EachRecord(ctx, c, '\n', func(id string) error {
-		if n++; n > t.most(maxPointers) {
+		if !gitref.IsObjectID(id) {
+			return fmt.Errorf("rev-list: unexpected line %.100q", id)
+		}
+		ids.size = len(id) / 2
+		if ids.add([]byte(id)); ids.Len() > t.most(maxPointers) {
 			return refuse(TooLarge, "the new commits have more than %d small files (setting PUSH_MAX_SIZE)", t.most(maxPointers))
 		}
-		ids.WriteString(id + "\n")
 		return nil
 	})
-	if err != nil || n == 0 {
+	if err != nil || ids.Len() == 0 {
 		return t.incomplete(err)
 	}
-	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Stdin: ids.String()}, "cat-file", "--batch")
+	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: ids.lines("")}, "cat-file", "--batch")
 	c.Talk = func(_ context.Context, _ io.WriteCloser, stdout io.Reader) error {
 		r := bufio.NewReader(stdout)
-		for range n {
+		for range ids.Len() {
 			data, blob, err := readObject(r, lfs.MaxPointer)
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,41 +29,53 @@ var looseKinds = map[string]byte{"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 // maxLooseHeader is more than the type and the size of any object take.
 const maxLooseHeader = 32
 
-// loose returns the IDs of the loose objects.
-func (r *Repo) loose() (*objectIDs, error) {
-	ids, names := &objectIDs{size: r.newHash().Size()}, 0
+// loose writes the bytes of the IDs of the loose objects to w, and returns how many there are.
+func (r *Repo) loose(w io.Writer) (n int, err error) {
+	names := 0
 	for i := range 256 {
 		prefix := fmt.Sprintf("%02x", i)
-		err := r.eachName("objects/"+prefix, maxLoose-names, func(e fs.DirEntry) {
+		err := r.eachName("objects/"+prefix, maxLoose-names, func(e fs.DirEntry) error {
 			names++ // also of files that git is writing, which are no objects
-			if id := prefix + e.Name(); gitref.IsObjectID(id) && gitref.Format(id) == r.layer.format {
-				ids.add([]byte(id))
+			id := prefix + e.Name()
+			if !gitref.IsObjectID(id) || gitref.Format(id) != r.layer.format {
+				return nil
 			}
+			raw, err := hex.DecodeString(id)
+			if err != nil {
+				return err
+			}
+			n++
+			_, err = w.Write(raw)
+			return err
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if refused, ok := errors.AsType[*Refusal](err); ok && refused.Why == TooLarge {
-			return nil, refuse(TooLarge, "the workspace has more than %d loose objects: pack them in the container (git repack -d)", maxLoose)
+			return 0, refuse(TooLarge, "the workspace has more than %d loose objects: pack them in the container (git repack -d)", maxLoose)
 		}
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
-	return ids, nil
+	return n, nil
 }
 
-// packLoose writes loose objects to w as one pack, without deltas. Each object must have the
-// hash that its name says. It computes until ctx ends.
-func (r *Repo) packLoose(ctx context.Context, w io.Writer, ids *objectIDs, m *meter) error {
+// packLoose writes n loose objects, whose IDs are what loose wrote, to w as one pack, without deltas. Each object must
+// have the hash that its name says. It computes until ctx ends.
+func (r *Repo) packLoose(ctx context.Context, w io.Writer, ids io.Reader, n int, m *meter) error {
 	p := &packer{w: w, sum: r.newHash()}
 	p.out = io.MultiWriter(w, p.sum)
-	p.begin(ids.Len())
-	for id := range ids.all() {
+	p.begin(n)
+	id := make([]byte, p.sum.Size())
+	for range n {
 		if p.err != nil {
 			return p.err
 		}
-		if err := r.packOne(ctx, p, id, m); err != nil {
+		if _, err := io.ReadFull(ids, id); err != nil {
+			return err
+		}
+		if err := r.packOne(ctx, p, hex.EncodeToString(id), m); err != nil {
 			return err
 		}
 	}
@@ -245,24 +258,22 @@ func (m *meter) count(n int64) error {
 // packs returns the names of the packs that the git layer does not have, such as pack-<hash>.
 // A pack that git is writing has another name.
 func (r *Repo) packs() (names []string, err error) {
-	entries, err := r.readNames("objects/pack", maxPackEntries)
+	err = r.eachName("objects/pack", maxPackEntries, func(e fs.DirEntry) error {
+		name, ok := strings.CutSuffix(e.Name(), ".pack")
+		hash, named := strings.CutPrefix(name, "pack-")
+		if !ok || !named || !gitref.IsObjectID(hash) || r.layer.packs[e.Name()] {
+			return nil
+		}
+		if names = append(names, name); len(names) > maxPacks {
+			return refuse(TooLarge, "the workspace has more than %d packs: join them in the container (git repack -ad)", maxPacks)
+		}
+		return nil
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".pack")
-		hash, named := strings.CutPrefix(name, "pack-")
-		if ok && named && gitref.IsObjectID(hash) && !r.layer.packs[e.Name()] {
-			names = append(names, name)
-		}
-	}
-	if len(names) > maxPacks {
-		return nil, refuse(TooLarge, "the workspace has more than %d packs: join them in the container (git repack -ad)", maxPacks)
-	}
-	return names, nil
+	slices.Sort(names)
+	return names, err
 }
 
 // copyPack writes a pack to w as it is. git checks what is in it.

@@ -1,8 +1,8 @@
 package quarantine
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -170,29 +170,44 @@ func quoted(words string) string {
 	return "it says: " + printable(strings.Join(strings.Split(strings.TrimSpace(words), "\n"), " | "))
 }
 
-// Bundle returns the header of a git bundle of t, and its pack of t.Bytes bytes. Close the pack.
+// Bundle returns a git bundle of t, and its size in bytes. Close it.
 // A bundle without new commits is a *Refusal, because git refuses it too.
-func (t *Taken) Bundle() (header []byte, pack io.ReadCloser, err error) {
+func (t *Taken) Bundle() (content io.ReadCloser, size int64, err error) {
 	if t.Objects == 0 {
-		return nil, nil, refuse(Conflict, "there is nothing to export: the volume began with all commits of the branch")
+		return nil, 0, refuse(Conflict, "there is nothing to export: the volume began with all commits of the branch")
 	}
-	var b bytes.Buffer
+	version := "# v2 git bundle\n"
 	if t.layer.format == gitref.SHA256 {
-		b.WriteString("# v3 git bundle\n@object-format=sha256\n")
-	} else {
-		b.WriteString("# v2 git bundle\n")
+		version = "# v3 git bundle\n@object-format=sha256\n"
 	}
-	for _, id := range t.Needs {
-		fmt.Fprintf(&b, "-%s \n", id)
-	}
+	var refs strings.Builder
 	for _, branch := range t.Branches {
 		name := heads + branch.Name
 		if branch.Name == "" {
 			name = "HEAD"
 		}
-		fmt.Fprintf(&b, "%s %s\n", branch.ID, name)
+		fmt.Fprintf(&refs, "%s %s\n", branch.ID, name)
 	}
-	b.WriteString("\n")
-	f, err := os.Open(t.pack())
-	return b.Bytes(), f, err
+	refs.WriteString("\n")
+	b := new(bundle)
+	if b.needs, err = os.Open(t.needs()); err != nil {
+		return nil, 0, err
+	}
+	if b.pack, err = os.Open(t.pack()); err != nil {
+		return nil, 0, errors.Join(err, b.needs.Close())
+	}
+	info, err := b.needs.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, b.Close())
+	}
+	b.Reader = io.MultiReader(strings.NewReader(version), b.needs, strings.NewReader(refs.String()), b.pack)
+	return b, int64(len(version)) + info.Size() + int64(refs.Len()) + t.Bytes, nil
 }
+
+// bundle is a bundle that is read.
+type bundle struct {
+	io.Reader
+	needs, pack *os.File
+}
+
+func (b *bundle) Close() error { return errors.Join(b.needs.Close(), b.pack.Close()) }

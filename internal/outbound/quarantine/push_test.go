@@ -37,9 +37,10 @@ func TestPush(t *testing.T) {
 			if b.Name != "work" || b.ID != want || taken.Commits != 2 || taken.Objects < 6 || taken.Bytes < 100 || taken.Bytes > 4000 {
 				t.Errorf("took %+v with %d commits, %d objects and %d bytes", b, taken.Commits, taken.Objects, taken.Bytes)
 			}
-			if got := strings.Join(taken.Needs, " "); got != s.base {
-				t.Errorf("it needs %s, want %s", got, s.base)
+			if got, err := os.ReadFile(taken.needs()); err != nil || string(got) != "-"+s.base+" \n" {
+				t.Errorf("it needs %q, %v, want %s", got, err, s.base)
 			}
+			taken.Forget()
 			if err := taken.Push(t.Context(), s.target("fix/it", ""), b, silent); err != nil {
 				t.Fatal(err)
 			}
@@ -146,17 +147,18 @@ func TestBundle(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer taken.Close()
-			header, pack, err := taken.Bundle()
+			taken.Forget()
+			content, size, err := taken.Bundle()
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer pack.Close()
-			body, err := io.ReadAll(pack)
-			if err != nil || int64(len(body)) != taken.Bytes {
-				t.Fatalf("%d bytes, want %d, %v", len(body), taken.Bytes, err)
+			defer content.Close()
+			body, err := io.ReadAll(content)
+			if err != nil || int64(len(body)) != size {
+				t.Fatalf("%d bytes, want %d, %v", len(body), size, err)
 			}
 			file := filepath.Join(t.TempDir(), "b")
-			if err := os.WriteFile(file, append(header, body...), 0o600); err != nil {
+			if err := os.WriteFile(file, body, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			testgit.Git(t, server.Path("r"), "bundle", "verify", "-q", file)

@@ -165,17 +165,21 @@ func (t *Taken) tooLong(list string) *Refusal {
 // changes returns the regular files that the new commits of a branch add or change. A merge has only those that
 // differ from all its parents, because the others are in a parent.
 func (t *Taken) changes(ctx context.Context, b Branch) (list []treeFile, err error) {
-	var commits strings.Builder
+	var commits objectIDs
 	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: t.wantsOf(b)}, "rev-list", "--stdin")
 	if err := t.git.EachRecord(ctx, c, '\n', func(id string) error {
-		if commits.WriteString(id + "\n"); commits.Len() > t.most(maxCommits)*(len(id)+1) {
+		if !gitref.IsObjectID(id) {
+			return fmt.Errorf("rev-list: unexpected line %.100q", id)
+		}
+		commits.size = len(id) / 2
+		if commits.add([]byte(id)); commits.Len() > t.most(maxCommits) {
 			return t.tooMany("there are", maxCommits, "new commits")
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Stdin: commits.String()},
+	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: commits.lines("")},
 		"diff-tree", "--stdin", "-r", "-c", "-z", "--root", "--raw", "--no-renames", "--no-abbrev", "--no-commit-id")
 	known, id, names, listed := make(map[treeFile]bool), "", 0, 0
 	err = t.git.EachRecord(ctx, c, 0, func(record string) (err error) {
@@ -223,23 +227,20 @@ func (t *Taken) filteredByLFS(ctx context.Context, attributes, files []treeFile)
 	if len(files) == 0 {
 		return nil, nil
 	}
-	var entries, paths strings.Builder
-	for _, a := range attributes {
-		fmt.Fprintf(&entries, "100644 %s\t%s\x00", a.id, a.path)
-	}
-	for _, f := range files {
-		paths.WriteString(f.path + "\x00")
-	}
+	entries := &lineReader{n: len(attributes), add: func(line []byte, i int) []byte {
+		return fmt.Appendf(line, "100644 %s\t%s\x00", attributes[i].id, attributes[i].path)
+	}}
+	paths := &lineReader{n: len(files), add: func(line []byte, i int) []byte { return append(append(line, files[i].path...), 0) }}
 	file := filepath.Join(t.checked(), "attributes-index")
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // that of another branch
 		return nil, err
 	}
 	index := []string{"GIT_INDEX_FILE=" + file}
-	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: index, Stdin: entries.String(), Write: []string{t.checked()}}, "update-index", "-z", "--index-info")
+	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: index, Input: entries, Write: []string{t.checked()}}, "update-index", "-z", "--index-info")
 	if _, err := t.git.Run(ctx, c); err != nil {
 		return nil, err
 	}
-	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: index, Stdin: paths.String()}, "check-attr", "--cached", "-z", "--stdin", "filter")
+	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: index, Input: paths}, "check-attr", "--cached", "-z", "--stdin", "filter")
 	n := 0
 	err = t.git.EachRecord(ctx, c, 0, func(field string) error { // path, "filter", value
 		if n/3 == len(files) {
@@ -282,7 +283,7 @@ func (t *Taken) sizes(ctx context.Context, files []treeFile, env []string, f fun
 		return nil
 	}
 	n := 0
-	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: env, Stdin: idsOf(files)}, "cat-file", "--batch-check=%(objecttype) %(objectsize)")
+	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Env: env, Input: idsOf(files)}, "cat-file", "--batch-check=%(objecttype) %(objectsize)")
 	return t.git.EachRecord(ctx, c, '\n', func(line string) error {
 		if n == len(files) {
 			return errors.New("cat-file: more lines than objects")
@@ -296,12 +297,9 @@ func (t *Taken) sizes(ctx context.Context, files []treeFile, env []string, f fun
 	})
 }
 
-func idsOf(files []treeFile) string {
-	var ids strings.Builder
-	for _, f := range files {
-		ids.WriteString(f.id + "\n")
-	}
-	return ids.String()
+// idsOf returns a reader of the files' IDs, one a line.
+func idsOf(files []treeFile) io.Reader {
+	return &lineReader{n: len(files), add: func(line []byte, i int) []byte { return append(append(line, files[i].id...), '\n') }}
 }
 
 // eachBlob calls f with the size and the content of each file, or without the content if it has max
@@ -317,7 +315,7 @@ func (t *Taken) eachBlob(ctx context.Context, files []treeFile, max int64, f fun
 	}); err != nil || len(small) == 0 {
 		return err
 	}
-	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Stdin: idsOf(small)}, "cat-file", "--batch")
+	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: idsOf(small)}, "cat-file", "--batch")
 	c.Talk = func(_ context.Context, _ io.WriteCloser, stdout io.Reader) error {
 		r := bufio.NewReader(stdout)
 		for _, file := range small {

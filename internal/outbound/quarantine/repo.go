@@ -318,31 +318,32 @@ func (r *Repo) packedID(name string) (string, error) {
 // look like options, are left out.
 func (r *Repo) names() ([]string, error) {
 	var names []string
-	entries, size := 0, 0
+	entries, size, dirSize := 0, 0, 0
 	var walk func(rel string, level int) error
 	walk = func(rel string, level int) error {
 		if level > maxLevels {
 			return refuse(TooLarge, "the workspace has more than %d levels of directories below refs/heads", maxLevels)
 		}
-		found, err := r.readNames(rel, maxEntries-entries)
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
+		var dirs []string
+		err := r.eachName(rel, maxEntries-entries, func(e fs.DirEntry) error {
+			entries++
+			below := path.Join(rel, e.Name())
+			if name := strings.TrimPrefix(below, heads); e.IsDir() {
+				dirs, dirSize = append(dirs, below), dirSize+len(below)
+			} else if checkBranch(name) == nil {
+				names, size = append(names, name), size+len(name)
 			}
+			if max(size, dirSize) > maxBranchBytes { // while they are read, because they are kept
+				return tooManyBranches()
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		entries += len(found)
-		for _, e := range found {
-			below := path.Join(rel, e.Name())
-			if e.IsDir() {
-				if err := walk(below, level+1); err != nil {
-					return err
-				}
-			} else if name := strings.TrimPrefix(below, heads); checkBranch(name) == nil {
-				if size += len(name); size > maxBranchBytes {
-					return tooManyBranches()
-				}
-				names = append(names, name)
+		for _, below := range dirs {
+			if err := walk(below, level+1); err != nil {
+				return err
 			}
 		}
 		return nil

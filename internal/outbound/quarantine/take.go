@@ -38,8 +38,6 @@ type Taken struct {
 	// Commits and Objects are those that the refs of the git layer do not reach, and Bytes is the
 	// size of their pack.
 	Commits, Objects, Bytes int64
-	// Needs are the commits that a receiver must have to use the pack.
-	Needs []string
 
 	git     *git.Git
 	dir     string
@@ -104,12 +102,17 @@ func (q *Quarantine) take(ctx context.Context, r *Repo, branches []Branch, repor
 // Close removes the quarantine of t.
 func (t *Taken) Close() error { return os.RemoveAll(t.dir) }
 
-// base is the directory of the git layer's objects, imported and checked are the repositories,
-// and pack is the file for a bundle.
+// Forget frees the memory of the git layer's refs when all is checked: a remote, or a reader, may take long. Only Push,
+// Bundle and Close may be called afterwards.
+func (t *Taken) Forget() { t.layer.bases, t.layer.shallow = objectIDs{}, nil }
+
+// base is the directory of the git layer's objects, imported and checked are the repositories, pack is the file for a
+// bundle, and needs has the lines of its header about the commits that a receiver must have to use the pack.
 func (t *Taken) base() string     { return filepath.Join(t.dir, "base") }
 func (t *Taken) imported() string { return filepath.Join(t.dir, "import.git") }
 func (t *Taken) checked() string  { return filepath.Join(t.dir, "push.git") }
 func (t *Taken) pack() string     { return filepath.Join(t.dir, "new.pack") }
+func (t *Taken) needs() string    { return filepath.Join(t.dir, "needs") }
 
 // make makes both repositories.
 func (t *Taken) make() error {
@@ -151,10 +154,11 @@ const opTake = "take the commits of the workspace"
 
 // importObjects makes git index what the container's repository has and the layer has not.
 func (t *Taken) importObjects(ctx context.Context, r *Repo, m *meter, report Progress) error {
-	ids, err := r.loose()
+	ids, n, err := t.listLoose(r)
 	if err != nil {
 		return err
 	}
+	defer ids.Close()
 	// Objects that are packed meanwhile are in a pack that is listed now.
 	packs, err := r.packs()
 	if err != nil {
@@ -167,21 +171,44 @@ func (t *Taken) importObjects(ctx context.Context, r *Repo, m *meter, report Pro
 			return err
 		}
 	}
-	if ids.Len() == 0 {
+	if n == 0 {
 		return nil
 	}
-	report("reading objects", 0, int64(ids.Len()))
-	if err := m.count(int64(ids.Len())); err != nil {
+	report("reading objects", 0, int64(n))
+	if err := m.count(int64(n)); err != nil {
 		return err
 	}
 	err = t.index(ctx, t.imported(), func(ctx context.Context, w *bufio.Writer) (err error) {
-		disk.Nice(disk.Lowest, func() { err = r.packLoose(ctx, w, ids, m) })
+		disk.Nice(disk.Lowest, func() { err = r.packLoose(ctx, w, bufio.NewReader(ids), n, m) })
 		return err
 	})
 	if refused := (*Refusal)(nil); err == nil || errors.As(err, &refused) || ofOurs(err) {
 		return err
 	}
 	return refuse(Unusable, "the loose objects of the workspace can't be used: %v", err)
+}
+
+// listLoose returns a file without a name that has the IDs of the n loose objects: many workspaces may have many. Close it.
+func (t *Taken) listLoose(r *Repo) (ids *os.File, n int, err error) {
+	f, err := os.CreateTemp(t.dir, "loose-*")
+	if err != nil {
+		return nil, 0, err
+	}
+	w := bufio.NewWriter(f)
+	if err = os.Remove(f.Name()); err == nil {
+		n, err = r.loose(w)
+	}
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, n, nil
 }
 
 func (t *Taken) importPack(ctx context.Context, r *Repo, name string, m *meter) error {
@@ -287,19 +314,30 @@ func (t *Taken) wantsOf(branches ...Branch) io.Reader {
 	return io.MultiReader(strings.NewReader(b.String()), t.layer.bases.lines("^"))
 }
 
-// follow counts the new commits, and finds those that they build on.
+// follow counts the new commits, and writes down those that they build on.
 func (t *Taken) follow(ctx context.Context) error {
+	f, err := os.OpenFile(t.needs(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w, needs := bufio.NewWriter(f), 0
 	c := t.in(t.imported(), git.Command{Op: opTake, Heavy: true, Input: t.wants()}, "rev-list", "--boundary", "--stdin")
-	err := t.git.EachRecord(ctx, c, '\n', func(id string) error {
-		if id, ok := strings.CutPrefix(id, "-"); !ok {
+	err = t.git.EachRecord(ctx, c, '\n', func(id string) error {
+		if !strings.HasPrefix(id, "-") {
 			t.Commits++
-		} else if t.Needs = append(t.Needs, id); len(t.Needs) > t.most(maxNeeds) {
+			return nil
+		}
+		if needs++; needs > t.most(maxNeeds) {
 			return refuse(TooLarge, "the new commits build on more than %d commits that the volume began with (setting PUSH_MAX_SIZE)", t.most(maxNeeds))
 		}
-		return nil
+		_, err := w.WriteString(id + " \n")
+		return err
 	})
-	slices.Sort(t.Needs)
-	return t.incomplete(err)
+	if err != nil {
+		return t.incomplete(err)
+	}
+	return w.Flush()
 }
 
 // incomplete turns an error of a git that follows the branches into a refusal, unless it is

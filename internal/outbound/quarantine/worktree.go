@@ -9,8 +9,8 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// MaxWorktrees is how many worktrees of a workspace are looked at.
-const MaxWorktrees = 100
+// MaxWorktrees is how many worktrees of a workspace are looked at, and maxWorktreeNames how many names are where they are.
+const MaxWorktrees, maxWorktreeNames = 100, 5000
 
 // Worktree is what a worktree of a workspace (git worktree add) has checked out.
 type Worktree struct {
@@ -23,7 +23,7 @@ type Worktree struct {
 // The error is about those that can't be read, and about more than MaxWorktrees: the others are
 // returned with it.
 func (r *Repo) Worktrees() (list []Worktree, err error) {
-	found, err := r.readNames("worktrees", maxEntries)
+	found, err := r.readNames("worktrees", maxWorktreeNames)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil

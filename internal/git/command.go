@@ -49,6 +49,7 @@ type Command struct {
 	url    string     // for errors
 	config []string   // keys and values, which are passed in the environment
 	files  []*os.File // passed as descriptors from 3
+	aside  *aside     // what ssh says; nil without ssh
 	// silence, if set, limits how long the child may write nothing to stderr.
 	silence time.Duration
 	// postBuffer, if set, makes git send a request of up to that size with a length, over HTTP.

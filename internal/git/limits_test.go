@@ -3,6 +3,7 @@ package git
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -182,5 +183,45 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	if n := lines * len("remote: still at work\n"); n > 2*maxSaid {
 		t.Errorf("%d bytes were read", n)
+	}
+}
+
+// TestSSHIsApart: what ssh prints, which a server can choose, is in no line of git's, and is bounded.
+func TestSSHIsApart(t *testing.T) {
+	t.Parallel()
+	const fake = "Writing objects:  50% (1/2), 1.00 GiB"
+	a, err := newAside()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	a.listen(func() { t.Error("a line is too much") })
+	c := exec.Command("git", "ls-remote", "ssh://h/r")
+	c.ExtraFiles = []*os.File{a.write}
+	c.Env = []string{"PATH=/usr/bin:/bin", "GIT_SSH_VARIANT=ssh", "GIT_SSH_COMMAND=sh -c 'printf %s \"" + fake + "\" >&2; exit 255' -o 'HostKeyAlias=[h]:1'" + toAside}
+	out, err := c.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Could not read from remote") || strings.Contains(string(out), "Writing") {
+		t.Errorf("git says %q, %v", out, err)
+	}
+	if got := a.words(); got != fake+"\n" {
+		t.Errorf("ssh says %q, want %q", got, fake)
+	}
+	if many, err := newAside(); err != nil {
+		t.Error(err)
+	} else {
+		defer many.close()
+		over := false
+		many.listen(func() { over = true })
+		for range maxSaid>>20 + 1 {
+			if _, err := many.write.Write(make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := many.words(); !over || len(got) > maxStderr+1 {
+			t.Errorf("%d bytes of very many are kept, and it is ended: %v", len(got), over)
+		}
+	}
+	if got := (*aside)(nil).words(); got != "" {
+		t.Errorf("without ssh: %q", got)
 	}
 }

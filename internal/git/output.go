@@ -2,6 +2,8 @@ package git
 
 import (
 	"bytes"
+	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -108,4 +110,48 @@ func (l *lines) Write(p []byte) (int, error) {
 		}
 		l.buf = l.buf[i+1:]
 	}
+}
+
+// aside is the standard error of ssh, apart from git's: a server can make ssh print what looks like git's progress, as
+// long as it likes. Only its end is kept, for an error.
+type aside struct {
+	read, write *os.File
+	end         tail
+	ended       chan struct{} // closed when all was read
+}
+
+func newAside() (*aside, error) {
+	read, write, err := os.Pipe()
+	return &aside{read: read, write: write, end: tail{max: maxStderr}, ended: make(chan struct{})}, err
+}
+
+// toAside is appended to a command for which write is the first file.
+const toAside = " 2>&3"
+
+// listen begins to read what ssh says. It calls over if that is more than maxSaid.
+func (a *aside) listen(over func()) {
+	go func() {
+		defer close(a.ended)
+		io.Copy(io.MultiWriter(&a.end, &budget{maxSaid, over}), a.read)
+	}()
+}
+
+// words returns the end of what ssh said, after listen, when no child has write any more. A nil aside has none.
+func (a *aside) words() string {
+	if a == nil {
+		return ""
+	}
+	a.write.Close()
+	<-a.ended
+	said := a.end.String()
+	if said != "" && !strings.HasSuffix(said, "\n") { // git's words follow
+		said += "\n"
+	}
+	return said
+}
+
+// close gives the files back.
+func (a *aside) close() {
+	a.write.Close()
+	a.read.Close()
 }

@@ -105,7 +105,12 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, auth *Auth, c Com
 			return nil, err
 		}
 		defer session.Close()
-		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.Command(url, r.Pin), "GIT_SSH_VARIANT=ssh")
+		if c.aside, err = newAside(); err != nil {
+			return nil, err
+		}
+		defer c.aside.close()
+		c.files = []*os.File{c.aside.write}
+		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.Command(url, r.Pin)+toAside, "GIT_SSH_VARIANT=ssh")
 		c.Read = append([]string{session.Dir}, c.Read...)
 	case auth.HasLogin():
 		more, pipe, err := githelper.New(url, githelper.Credential{User: auth.User, Password: auth.Password, Bearer: auth.Bearer})

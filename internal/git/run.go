@@ -101,6 +101,9 @@ func newExecution(ctx context.Context, g *Git, c Command) *execution {
 	if c.Input != nil {
 		r.cmd.Stdin = c.Input
 	}
+	if c.aside != nil {
+		c.aside.listen(func() { r.cancel(errSaid) })
+	}
 	return r
 }
 
@@ -191,7 +194,7 @@ func (r *execution) result(err error) ([]byte, error) {
 			err = fmt.Errorf("%w %s", err, SizeSetting)
 		}
 	}
-	words := r.stderr.String()
+	words := r.aside.words() + r.stderr.String()
 	if r.Judge != nil {
 		words, err = r.Judge(r.stdout.buf.Bytes(), err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -210,8 +211,10 @@ func (s *scene) refresh(ctx context.Context, subject, commit string) error {
 }
 
 // createAndMount makes a volume, with more options as create takes them, mounts it, and then
-// unmounts it. It returns the time of the first two.
+// unmounts it. It returns the time of the first two. The volume's name is a hash of the given one, because it must look
+// as that of docker run's nameless volume, which asks the remote once for both.
 func (s *scene) createAndMount(ctx context.Context, name, subject string, more ...string) (float64, error) {
+	name = fmt.Sprintf("%x", sha256.Sum256([]byte(name)))
 	var l lease
 	took, err := clock(func() (err error) {
 		if err = s.create(ctx, name, subject, append(more, "refresh", "")...); err == nil {

@@ -28,8 +28,9 @@ func waiting(function string) (n int) {
 	return n
 }
 
-// TestMountsShareAQuestion checks that 64 concurrent Mounts of one ref ask the remote once, and
-// fetch once if the ref has moved. It is not parallel because it counts goroutines.
+// TestMountsShareAQuestion checks that 64 concurrent Mounts of one ref ask the remote twice, and fetch once if the ref
+// has moved: those that come during the question of the first one share the next. It is not parallel because it counts
+// goroutines.
 func TestMountsShareAQuestion(t *testing.T) {
 	const mounts = 64
 	w := newWorld(t)
@@ -41,11 +42,11 @@ func TestMountsShareAQuestion(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		moved bool
-		// The server is known, so the question is one request, and the fetch is another.
+		// The server is known, so a question is one request, and the fetch is another.
 		want gitserver.Stats
 	}{
-		{"nothing new", false, gitserver.Stats{LsRefs: 1}},
-		{"a new commit", true, gitserver.Stats{LsRefs: 1, Fetches: 1}},
+		{"nothing new", false, gitserver.Stats{LsRefs: 2}},
+		{"a new commit", true, gitserver.Stats{LsRefs: 2, Fetches: 1}},
 	} {
 		if tt.moved {
 			if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "new", Content: "x"}); err != nil {
@@ -64,8 +65,10 @@ func TestMountsShareAQuestion(t *testing.T) {
 					t.Error(err)
 				}
 			})
+			if i == 0 {
+				<-g.Arrived
+			}
 		}
-		<-g.Arrived
 		wait.For(t, "64 Mounts wait for the answer", func() error {
 			return wait.Equal(waiting("remote.(*Remote).ask"), mounts)
 		})

@@ -1,10 +1,12 @@
 package tests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // After a push the next Mount has the new commit. A Mount that finds nothing new asks the server
@@ -115,7 +117,51 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// docker run asks the remote once for a new volume, also if the engine mounts it twice, and has what was
+// A push that ended before docker run began is in the container, in the first seconds of a volume too, whoever pushed. The
+// volumes have the default of the option refresh.
+func TestPushInTheFirstSeconds(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	create := func(name, ref string) (volume string) {
+		t.Helper()
+		e.create(t, subject(t)+name, "repo="+r.url, "ref="+ref, "subject="+subject(t), "refresh=auto")
+		return mount(subject(t) + name)
+	}
+	wantHead := func(what, volume, commit string) {
+		t.Helper()
+		if got := e.sh(t, volume, "git rev-parse HEAD"); got != commit {
+			t.Errorf("%s: got %s, want %s", what, got, commit)
+		}
+	}
+
+	first := create("-first", "main")
+	wantHead("the first run", first, r.commit(t, "main", gitserver.Change{Path: "new", Content: "1"}))
+
+	loop := create("-loop", "main")
+	running := e.sleeper(t, loop)
+	running.sh(t, "echo mine >mine; git add mine; git commit -qm mine; git push -q origin main")
+	mine := r.tip(t, "main")
+	if got := running.sh(t, "git rev-parse HEAD"); got != mine {
+		t.Errorf("the container is at %s, want %s, which it has pushed", got, mine)
+	}
+	wantHead("after a push of a container that runs", loop, mine)
+	running.remove(t)
+	wantHead("after a push of somebody else", loop, r.commit(t, "main", gitserver.Change{Path: "new", Content: "2"}))
+
+	side := r.commit(t, "side", gitserver.Change{Path: "side", Content: "1"})
+	branch := create("-side", "side")
+	wantHead("a new branch", branch, side)
+	hostGit(t, r.Path(app), "update-ref", "refs/heads/side", r.head+"~1")
+	wantHead("the same branch, rewritten", branch, r.tip(t, "side"))
+
+	r.Reset()
+	wantHead("nothing new", create("-last", "main"), r.tip(t, "main"))
+	if got := r.Stats(app); got.LsRefs != 2 || got.Fetches != 0 {
+		t.Errorf("the server saw %+v, want an ls-refs of the creation, and one of the mount", got)
+	}
+}
+
+// docker run asks the remote once for a volume without a name, also if the engine mounts it twice, and has what was
 // pushed before.
 func TestOneQuestionForRun(t *testing.T) {
 	t.Parallel()
@@ -123,13 +169,15 @@ func TestOneQuestionForRun(t *testing.T) {
 	m := mount("", "repo="+r.url, "ref=main", "subject="+subject(t))
 	e.sh(t, m, "git status")
 	for _, args := range [][]string{nil, {"--workdir", "/w"}} {
-		r.Reset()
-		if got := e.sh(t, m, "git rev-parse HEAD", args...); got != r.tip(t, "main") {
-			t.Errorf("%q: got %s, want %s", args, got, r.tip(t, "main"))
-		}
-		if got := r.Stats(app); got.LsRefs != 1 || got.Fetches != 0 {
-			t.Errorf("%q: the server saw %+v, want only one ls-refs", args, got)
-		}
+		// A run whose mounts come later than two seconds after the volume's creation asks again.
+		wait.For(t, fmt.Sprintf("a run on a machine that is not too busy: %q", args), func() error {
+			r.Reset()
+			if got := e.sh(t, m, "git rev-parse HEAD", args...); got != r.tip(t, "main") {
+				t.Errorf("%q: got %s, want %s", args, got, r.tip(t, "main"))
+			}
+			got := r.Stats(app)
+			return wait.Check(got.LsRefs == 1 && got.Fetches == 0, "the server saw %+v, want only one ls-refs", got)
+		})
 		pushed := r.commit(t, "main", gitserver.Change{Path: "new", Content: strings.Join(args, " ")})
 		if got := e.sh(t, m, "git rev-parse HEAD", args...); got != pushed {
 			t.Errorf("%q, after a push: got %s, want %s", args, got, pushed)

@@ -13,7 +13,7 @@ import (
 )
 
 // Many Mounts of several refs run while pushes, other refs that come and go, repacks and losses move the store. Each
-// has the refs of one moment: its own is at its commit, a push that ended before its volume was made is there, and no object
+// has the refs of one moment: its own is at its commit, a push that ended before the Mount began is there, and no object
 // is missing.
 func TestMountsWhileTheStoreMoves(t *testing.T) {
 	t.Parallel()
@@ -69,9 +69,7 @@ func TestMountsWhileTheStoreMoves(t *testing.T) {
 		mounts.Go(func() {
 			for range 6 {
 				before := *pushed.Load()
-				s := w.spec("ref", ref)
-				s.Since.Asked = c.Asked() // as of a volume made now: else it may share a question from before the push
-				co, err := c.Prepare(t.Context(), s)
+				co, err := c.Prepare(t.Context(), w.spec("ref", ref))
 				if err != nil {
 					t.Error(err)
 					return

@@ -187,7 +187,7 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 // a checkpoint, which has its layers, and asks no remote.
 func (v *Volumes) withCheckout(ctx context.Context, h *handle, f func(*clone.Checkout) error) error {
 	if h.opts.From == "" {
-		return h.clone.WithCheckout(ctx, h.spec(), f)
+		return h.clone.WithCheckout(ctx, h.mountSpec(), f)
 	}
 	if err := h.clone.Sweep(ctx); err != nil {
 		return err

@@ -136,49 +136,97 @@ func (w *world) wantAsked(what string, questions int) {
 	w.server.Reset()
 }
 
-// TestCreateAsksForAcquires checks that the answer to Create serves the volume for ten seconds, with the
-// commit from before Create, and that a push in that time is seen after it.
-func TestCreateAsksForAcquires(t *testing.T) {
+// run is the name of a volume without one, as an engine makes it.
+var run = generated(1)
+
+// generated returns the n-th name that an engine could make.
+func generated(n int) string { return fmt.Sprintf("%064x", n) }
+
+// TestCreateAsksForARun checks that the answer to Create serves the first two Acquires of a volume that an engine has
+// named, for two seconds, with the commit from before Create, and that a push in that time is seen after them.
+func TestCreateAsksForARun(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"private", "shared", "keep"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			for _, moved := range []bool{false, true} {
+			for i, moved := range []bool{false, true} {
 				if moved {
 					w.push()
 				}
 				w.server.Reset()
-				name := mode + strconv.FormatBool(moved)
-				w.create(name, "mode", mode)
-				w.acquire(name, w.pushes)
-				w.acquire(name, w.pushes) // as the engine does with a working directory
-				var wg sync.WaitGroup
-				for range 64 {
-					wg.Go(func() { w.acquire(name, w.pushes) })
-				}
-				wg.Wait()
+				w.create(generated(i), "mode", mode)
+				w.acquire(generated(i), w.pushes)
+				w.acquire(generated(i), w.pushes) // as the engine does with a working directory
 				w.idle()
-				w.wantAsked("Create and 66 mounts", 1)
+				w.wantAsked("Create and two mounts", 1)
 			}
 		})
 	}
 	w := newWorld(t)
-	w.create("v")
+	w.create(generated(1))
+	w.create(generated(2))
 	w.push()
 	w.server.Reset()
-	w.clock.Add(int64(10*time.Second - 1))
-	w.acquire("v", 1)
-	w.wantAsked("just before ten seconds", 0)
+	w.clock.Add(int64(2*time.Second - 1))
+	w.acquire(generated(1), 1)
+	w.acquire(generated(1), 1)
+	w.wantAsked("two mounts just before two seconds", 0)
+	w.acquire(generated(1), 2)
+	w.wantAsked("a third mount", 1)
 	w.clock.Add(1)
-	w.acquire("v", 2)
-	w.acquire("v", 2)
-	w.wantAsked("two mounts after ten seconds", 2)
+	w.acquire(generated(2), 2)
+	w.wantAsked("the first mount after two seconds", 1)
 }
 
-// TestCreateDoesNotAskForAcquires checks when the answer to Create does not serve the volume: each case
-// ends with a push, which the next Acquire must see.
-func TestCreateDoesNotAskForAcquires(t *testing.T) {
+// TestMountHasPush checks that each Acquire of a volume that a person has named asks, the first one too: it has each push
+// that ended before it came, and each change of a branch.
+func TestMountHasPush(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"v", run[1:], run + "0", strings.ToUpper(generated(0xabc)), "g" + run[1:]} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(name)
+			w.push()
+			w.acquire(name, 2) // the first
+			w.server.Reset()
+			w.acquire(name, 2)
+			w.wantAsked("nothing new", 1)
+			w.push()
+			w.acquire(name, 3)
+			testgit.Git(t, "", "--git-dir="+w.server.Path("r"), "update-ref", "refs/heads/main", "main~1")
+			w.acquire(name, 2)
+			w.idle()
+		})
+	}
+}
+
+// TestMountsDuringAQuestion checks that Acquires that come while a question is under way do not use its answer, which may
+// be older than a push before them, and share the next question. It is not parallel because it counts goroutines.
+func TestMountsDuringAQuestion(t *testing.T) {
+	const mounts = 64
+	w := newWorld(t)
+	release := w.holdQuestion()
+	w.push()
+	w.server.Reset()
+	var wg sync.WaitGroup
+	for range mounts {
+		wg.Go(func() { w.acquire("warm", w.pushes) })
+	}
+	wait.For(t, "the Acquires wait for the answer", func() error { return wait.Equal(asking(), 1+mounts) })
+	release()
+	wg.Wait()
+	w.idle()
+	// The first one asks again if the others' fetch is quicker than its look at the store.
+	if got := w.server.Stats("r"); got.LsRefs < 1 || got.LsRefs > 2 || got.Fetches != 1 {
+		t.Errorf("the server saw %+v, want one question of all, and a fetch", got)
+	}
+}
+
+// TestCreateDoesNotAskForARun checks when the answer to Create does not serve a volume that an engine has named: each
+// case ends with a push, which the next Acquire must see.
+func TestCreateDoesNotAskForARun(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -189,32 +237,32 @@ func TestCreateDoesNotAskForAcquires(t *testing.T) {
 		{"refresh=0s", []string{"refresh", "0s"}, func(*world) {}},
 		{"refresh=1ns", []string{"refresh", "1ns"}, func(w *world) { w.clock.Add(1) }},
 		{"clock set back", nil, func(w *world) { w.clock.Add(-1) }},
-		{"clock set back and forth", nil, func(w *world) { w.clock.Add(-1); w.acquire("v", 1); w.clock.Add(2) }},
+		{"clock set back and forth", nil, func(w *world) { w.clock.Add(-1); w.acquire(run, 1); w.clock.Add(2) }},
 		{"clock set back after the time", nil, func(w *world) {
-			w.clock.Add(int64(10 * time.Second))
-			w.acquire("v", 1)
-			w.clock.Add(-int64(9 * time.Second))
+			w.clock.Add(int64(2 * time.Second))
+			w.acquire(run, 1)
+			w.clock.Add(-int64(time.Second))
 		}},
 		{"credential removed", nil, func(w *world) { w.changes.Add(1) }},
 		{"restart", nil, (*world).restart},
-		{"created again", nil, func(w *world) { w.push(); w.create("v"); w.acquire("v", 2) }},
+		{"created again", nil, func(w *world) { w.push(); w.create(run); w.acquire(run, 2) }},
 		{"removed and created again", nil, func(w *world) {
-			if err := w.Remove(w.t.Context(), "v"); err != nil {
+			if err := w.Remove(w.t.Context(), run); err != nil {
 				w.t.Fatal(err)
 			}
 			w.push()
-			w.create("v")
-			w.acquire("v", 2)
-			w.clock.Add(int64(10 * time.Second))
+			w.create(run)
+			w.acquire(run, 2)
+			w.clock.Add(int64(2 * time.Second))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.create("v", tt.options...)
+			w.create(run, tt.options...)
 			tt.do(w)
 			w.push()
-			w.acquire("v", w.pushes)
+			w.acquire(run, w.pushes)
 		})
 	}
 }
@@ -247,9 +295,9 @@ func TestNoAnswerForAcquires(t *testing.T) {
 			w := newWorld(t)
 			w.push()
 			w.server.Route("r", gitserver.Fail(503))
-			w.create("v", tt.options...)
+			w.create(run, tt.options...)
 			w.server.Route("r")
-			w.acquire("v", 2)
+			w.acquire(run, 2)
 		})
 	}
 }
@@ -288,7 +336,7 @@ func TestCreateDuringAQuestion(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range creates {
 		wg.Go(func() {
-			if err := w.tryCreate(strconv.Itoa(i)); err != nil {
+			if err := w.tryCreate(generated(i)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -297,7 +345,7 @@ func TestCreateDuringAQuestion(t *testing.T) {
 	release()
 	wg.Wait()
 	for i := range creates {
-		w.acquire(strconv.Itoa(i), 2)
+		w.acquire(generated(i), 2)
 	}
 	w.idle()
 	w.wantAsked("all Creates", 1)

@@ -30,16 +30,18 @@ import (
 type Verbs interface {
 	// Create makes a volume. It asks the remote whether the repository and the ref exist:
 	// a definite no is returned as an error, any other result starts the fetch in the
-	// background. Its answer also serves the Acquires of the next ten seconds, so that they
-	// may miss a change at the remote since Create began. Creating a volume again with the
-	// same options is not an error, and ends that.
+	// background. If an engine has made the name (volume.IsGenerated), the answer also serves the
+	// volume's first two Acquires, in the next two seconds: they may miss a change at the remote
+	// since Create began. Creating a volume again with the same options is not an error, and ends
+	// that.
 	Create(ctx context.Context, name string, options map[string]string) error
 
 	// Acquire gives a lease a workspace of its volume, the same one as before if it has
-	// one. If ctx ends earlier, the new workspace is removed, and clone and fetch continue
-	// in the background; after a deadline, the error says what they do. Without a deadline,
-	// Acquire waits until they end. With an error of the kinds Held and Unreachable, Mount
-	// may describe the workspace that the lease had.
+	// one. In a new one is each push that ended before the request came, unless Create or the
+	// volume's options say otherwise. If ctx ends earlier, the new workspace is removed, and
+	// clone and fetch continue in the background; after a deadline, the error says what they do.
+	// Without a deadline, Acquire waits until they end. With an error of the kinds Held and
+	// Unreachable, Mount may describe the workspace that the lease had.
 	Acquire(ctx context.Context, l Lease) (Mount, error)
 
 	// Add adds another lease of the same volume to the workspace of a lease. It is for front

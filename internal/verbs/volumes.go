@@ -64,6 +64,7 @@ type handle struct {
 	opts      volume.Options
 	clone     *clone.Clone
 	since     atomic.Pointer[clone.Since] // of the last Create; nil after a start
+	checkouts atomic.Int64                // how many Acquires have asked for one
 	lent      atomic.Pointer[string]      // the name of WithCredential; nil for the credential of the options
 	acquiring int                         // number of running Acquires
 	removing  bool                        // a Remove is running
@@ -86,6 +87,15 @@ func (h *handle) spec() clone.Spec {
 	}
 	if name := h.lent.Load(); name != nil {
 		s.Credential = *name
+	}
+	return s
+}
+
+// mountSpec is spec for an Acquire. It counts it: those after the first two are not of the run that created the volume.
+func (h *handle) mountSpec() clone.Spec {
+	s := h.spec()
+	if h.checkouts.Add(1) > runMounts {
+		s.Since.For = 0
 	}
 	return s
 }
@@ -210,7 +220,7 @@ func (v *Volumes) create(ctx context.Context, name string, options map[string]st
 	h := &handle{rec: rec, opts: opts, clone: v.config.Clones.Get(opts.Subject, opts.Repo)}
 	h.rec.Options = nil
 	h.lend(ctx)
-	since := clone.Since{Asked: h.clone.Asked(), At: rec.CreatedAt, For: answerFor(opts.Refresh)}
+	since := clone.Since{Asked: h.clone.Asked(), At: rec.CreatedAt, For: answerFor(name, opts.Refresh)}
 	h.since.Store(&since)
 	release, err := h.clone.Use(ctx)
 	if err != nil {
@@ -282,20 +292,22 @@ func (v *Volumes) leftBy(name string, opts volume.Options) (map[string]string, e
 const (
 	// prefetchFor is how long after its beginning Create's own fetch may use the answer.
 	prefetchFor = time.Minute
-	// acquireFor is how long the volume's Acquires may. It is enough for `docker run`, which mounts a new volume up to
-	// twice, and so asks once.
-	acquireFor = 10 * time.Second
+	// runFor is how long the first runMounts Acquires of a volume may, if an engine has made its name: they are of the
+	// `docker run` that created it, which mounts it up to twice. So it asks once, and has each push that ended before it
+	// began.
+	runFor    = 2 * time.Second
+	runMounts = 2
 )
 
-// answerFor returns how long after the beginning of Create its answer serves the Acquires of a volume.
-func answerFor(r volume.Refresh) time.Duration {
+// answerFor returns how long after the beginning of Create its answer serves the first Acquires of a volume.
+func answerFor(name string, r volume.Refresh) time.Duration {
 	switch {
-	case r.Always:
+	case r.Always || !volume.IsGenerated(name):
 		return 0
 	case r.Interval > 0:
-		return min(acquireFor, r.Interval)
+		return min(runFor, r.Interval)
 	}
-	return acquireFor
+	return runFor
 }
 
 // ask asks the remote of a new volume whether it has the ref. The error is a definite no,

@@ -28,7 +28,7 @@ var meanings = map[string]string{
 	optWarmExact: "`false`: a container whose `warm_files` have no state yet begins with the newest one of others · `true`: it begins with none",
 	optUID:       "the owner of the files; git in the container should run with the same ID. With `--userns-remap` give [other numbers](../operations/user-namespaces.md)",
 	optGID:       "the group of the files; it does not follow `uid`",
-	optRefresh: "when a mount asks the remote. `auto`: always, but in the volume's [first ten seconds](../lifecycle.md) the answer that its creation got counts · " +
+	optRefresh: "when a mount asks the remote. `auto`: always, but a run whose volume has no name [asks once](../lifecycle.md#which-pushes-a-container-has), when the volume is created · " +
 		"`always` · a duration: if the last question is older · `never`: only the first time",
 	optStaleIfError: "if the remote does not answer, the last known commit is used, provided that the remote agreed to it within this time. Then " +
 		"`.git/helmdeck.json` and `docker volume inspect` say `stale: true`. If the remote answers no, or with `0s`, the mount fails",

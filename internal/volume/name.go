@@ -34,3 +34,12 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// generatedName is the length of a name that an engine makes.
+const generatedName = 64
+
+// IsGenerated reports whether a name is one that Docker Engine and Podman make for a volume without one: 64 lower-case
+// hexadecimal digits, at random. Such a volume belongs to the command that created it.
+func IsGenerated(name string) bool {
+	return len(name) == generatedName && strings.Trim(name, "0123456789abcdef") == ""
+}

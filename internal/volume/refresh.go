@@ -2,10 +2,10 @@ package volume
 
 import "time"
 
-// Refresh says when a Mount asks the remote. The zero Refresh asks, but the answer that the volume's Create got also
-// serves its first Mounts. At most one field is set.
+// Refresh says when a Mount asks the remote. The zero Refresh asks, but the answer that Create got also serves the run
+// for which an engine has made the volume's name (IsGenerated). At most one field is set.
 type Refresh struct {
-	Always   bool          // every Mount asks, also right after Create
+	Always   bool          // every Mount asks, also that of such a run
 	Never    bool          // only the first Mount fetches
 	Interval time.Duration // how old the last answer about the ref may be before a Mount asks again; not negative
 }

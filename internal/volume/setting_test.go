@@ -82,6 +82,18 @@ func TestParseSchemes(t *testing.T) {
 	}
 }
 
+func TestIsGenerated(t *testing.T) {
+	name := strings.Repeat("0123456789abcdef", 4)
+	for in, want := range map[string]bool{
+		name: true, strings.Repeat("0", 64): true,
+		"": false, "v": false, name[1:]: false, name + "0": false, strings.ToUpper(name): false, "g" + name[1:]: false, name[1:] + "-": false,
+	} {
+		if got := IsGenerated(in); got != want {
+			t.Errorf("IsGenerated(%q): %v, want %v", in, got, want)
+		}
+	}
+}
+
 func TestCheckName(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{ // want is part of the error; "": no error
 		{"v", ""},

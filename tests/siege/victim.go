@@ -43,9 +43,7 @@ func NewVictim(dir string) (*Victim, error) {
 func (v *Victim) Close() error { return v.server.Close() }
 
 // Warm creates the volume and mounts it again and again until ctx ends. It returns how long each
-// Mount took, without the first one, which clones. Each Mount asks the remote: otherwise those in the
-// first seconds after the volume was created would use the answer to Create, and would be several
-// times as fast as the later ones. An error ends it.
+// Mount took, without the first one, which clones. Each Mount asks the remote. An error ends it.
 func (v *Victim) Warm(ctx context.Context, d *daemon.Daemon) (mounts Sample, err error) {
 	if err := v.Prepare(d); err != nil {
 		return nil, err

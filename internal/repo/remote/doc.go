@@ -13,17 +13,18 @@
 //	Snapshot                round 1, and up to 3 more if mend says so: the store was damaged or set aside, the cold
 //	  |                     store has ended, or the store has a newer answer
 //	  +- recorded           what the record has, if that may serve (servedBy)
-//	  +- kept, ask          an answer in memory that may serve, or a question, which all share that ask the same
+//	  +- ask                an answer in memory that may serve, or a question, which all share that came before it began
 //	  +- reconcile          the store gets what the answer says
 //	  |    confirm, align   the ref is where the record has it: other refs are adopted as far as their objects are there
 //	  |    fetchRef         otherwise it is fetched
 //	  +- use                the caller builds layers from the Snapshot: Refs reads its refs, Link takes the lock
 //
-// serve.go has the rule which answer may serve which request, and nothing else decides that: a push that ended before a
-// volume was created is always seen, Mounts at the same time ask once, and no answer older than a Create or a change of
-// credentials serves. Records are the exception, because a volume asks for them: with refresh=never, refresh=<duration>
-// and, while the remote does not answer, stale_if_error, the record serves as it is, even one from before the Create or
-// the change. A commit never moves. Questions are numbered, so that an older answer never moves a store back.
+// serve.go has the rule which answer may serve which request, and nothing else decides that. The question begins after
+// the request came, so a push that ended before a Mount came is in it; many Mounts at once ask twice at most. There are
+// two exceptions. With Since.For, answers since a Create serve a volume for a while; none older than a Create or a change
+// of credentials does. And a volume may ask for records: with refresh=never, refresh=<duration> and, while the remote
+// does not answer, stale_if_error, the record serves as it is, even one from before the Create or the change. A commit
+// never moves. Questions are numbered, so that an older answer never moves a store back.
 //
 // When a store gets other refs, the Snapshots that have not read theirs keep those of before in memory. No fetch and no
 // repack drops an object, so a Snapshot can be built until its store is set aside.

@@ -11,7 +11,7 @@ const (
 	// keptLate is how long an answer stays in memory, because it may list hundreds of refs. Of many Mounts at once on a
 	// busy machine, the last ones ask later than they began.
 	keptLate = 2 * time.Second
-	// keptMost is how long the answer to a Create stays at most, also if nobody mounts the volume.
+	// keptMost is how long the answer to a Create stays at most, for the fetch that the Create began.
 	keptMost = time.Minute
 )
 
@@ -22,10 +22,9 @@ type kept struct {
 }
 
 type keptAnswer struct {
-	said
-	answer Answer
-	until  time.Time // by the machine's clock
-	end    *time.Timer
+	question
+	until time.Time // by the machine's clock
+	end   *time.Timer
 }
 
 // key identifies the sources whose answers are the same, and for which the same store is used in the end.
@@ -36,8 +35,7 @@ func (s Source) key() string {
 
 // keep keeps an answer for as long as somebody may ask for it, in place of an older one.
 func (k *kept) keep(key string, q question, most time.Duration) {
-	e := &keptAnswer{said: q.said, answer: q.answer, until: time.Now().Add(min(max(most, keptLate), keptMost))}
-	e.came = q.ended
+	e := &keptAnswer{question: q, until: time.Now().Add(min(max(most, keptLate), keptMost))}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if old := k.last[key]; old != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestLateRequest resolves refs for requests that began before and after an answer came.
+// TestLateRequest resolves refs for requests that came before and after a question began.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -47,7 +47,7 @@ func TestLateRequest(t *testing.T) {
 	again()
 	check("another ref", early, other, h.git("rev-parse", "other"), 1)
 	again()
-	check("a request from after the answer", request(), main, commit, 1)
+	check("a request from after the question", request(), main, commit, 1)
 	again()
 	check("no request", t.Context(), main, commit, 1)
 	again()
@@ -78,21 +78,26 @@ func TestLateRequest(t *testing.T) {
 	check("the store lacks another branch", t.Context(), main, commit, 1)
 	check("the store has half of the answer, and gets the rest", early, main, commit, 0)
 
-	h.push("4")
+	commit = h.push("4")
 	known := h.ask(main)
 	held := testgit.Hold()
 	h.server.Script("r", gitserver.LsRefs, held.Fault)
 	var wg sync.WaitGroup
+	early = request()
 	wg.Go(func() { h.ask(main) })
 	<-held.Answered
 	if _, err := h.r.reconcile(t.Context(), main, known, false); err != nil {
 		t.Fatal(err)
 	}
-	commit = h.push("5")
-	early = request()
+	pushed := h.push("5")
+	during := request()
 	close(held.Open)
 	wg.Wait()
-	check("the store has changed during the question", early, main, commit, 1)
+	last = h.kept()
+	again()
+	check("the store has changed during the question", early, main, commit, 0)
+	again()
+	check("a request from during the question", during, main, pushed, 1)
 
 	h.server.Wrap(gitserver.On(gitserver.LsRefs, gitserver.Fail(500)))
 	early = request()

@@ -144,7 +144,7 @@ func (h *holder) setKept(last map[string]*keptAnswer) {
 // keep makes an answer the last one.
 func (h *holder) keep(s Source, a Answer) {
 	h.setKept(nil)
-	h.r.kept.keep(s.key(), question{said: said{number: a.number, at: a.res.At}, answer: a, ended: a.res.At}, keptMost)
+	h.r.kept.keep(s.key(), question{said: said{number: a.number, at: a.res.At}, answer: a}, keptMost)
 }
 
 // A fetch that cannot be saved has no effect, and the next one is saved.

@@ -49,45 +49,23 @@ type question struct {
 	said
 	answer Answer
 	err    error
-	ended  time.Time // by the machine's clock
 }
 
-// ask shares one ls-refs question between concurrent callers, and keeps its answer by the key. A caller that joins a
-// question from before its request allows waits for the end of that, and shares the next one with others that do.
+// ask returns the answer to a question that may serve a request, and keeps it by the key. Concurrent requests share a
+// question. One that joins a question from before it came waits for the end of that, and shares the next one with all
+// that do: many requests at once cost two questions at most.
 func (m *Remote) ask(ctx context.Context, s Source, key string, req request) (Answer, error) {
 	before := m.Asked()
 	for again := false; ; {
-		store, there := m.Store(s.History)
-		list := asksFor(store)
-		// Before the first fetch the listing is for that, which may be git's.
-		if s.History.Cold || !there && (s.History != volume.History{} || m.unlisted.Load()) {
-			list = nil
+		q, ok := m.keptFor(s, key, req)
+		if !ok {
+			var err error
+			if q, err = m.join(ctx, s, key, req); err != nil {
+				return Answer{}, err
+			}
+			req.now = m.config.Now() // not before the answer, which may serve a new volume for its age
 		}
-		flight := strings.Join([]string{
-			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
-		}, "\x00")
-		q, err := work.ShareTask(ctx, m.config.Used, flight, func(ctx context.Context) (question, error) {
-			q := question{said: said{number: m.asked.Add(1), changes: m.credentialChanges(), cold: s.History.Cold}}
-			_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
-			defer end()
-			asking, cancel := context.WithTimeoutCause(ctx, m.config.AskTimeout, noAnswerError(m.config.AskTimeout))
-			defer cancel()
-			if q.answer, q.err = m.askNow(asking, s, list); q.err != nil && ctx.Err() == nil && !giterror.KindOf(q.err).Definite() && len(list) > 0 && !there {
-				m.unlisted.Store(true)
-			}
-			q.answer.snapshot, q.answer.number, q.at = store.Snapshot, q.number, q.answer.res.At
-			if q.err == nil {
-				at := q.at
-				m.answered.Store(&at)
-				now, _ := m.Store(s.History)
-				q.moved, q.ended = now.Snapshot != store.Snapshot, time.Now()
-				m.kept.keep(key, q, 0) // before a request that comes late asks again
-			}
-			return q, nil
-		})
 		switch {
-		case err != nil:
-			return Answer{}, err
 		case !req.servedBy(q.said):
 		case q.number <= before && giterror.KindOf(q.err) == giterror.KindTimeout && !again:
 			again = true // the server may answer now
@@ -98,6 +76,50 @@ func (m *Remote) ask(ctx context.Context, s Source, key string, req request) (An
 			return q.answer, q.err
 		}
 	}
+}
+
+// keptFor returns the last question of the key, if its answer is still there and may serve a request.
+func (m *Remote) keptFor(s Source, key string, req request) (question, bool) {
+	last, ok := m.kept.get(key)
+	if !ok || last.cold != s.History.Cold {
+		return question{}, false
+	}
+	last.overtaken = m.overtaken(s.History, last.answer)
+	return last.question, req.servedBy(last.said)
+}
+
+// join begins a question with the key, or joins the one that is under way, and returns it when it has ended.
+func (m *Remote) join(ctx context.Context, s Source, key string, req request) (question, error) {
+	store, there := m.Store(s.History)
+	list := asksFor(store)
+	// Before the first fetch the listing is for that, which may be git's.
+	if s.History.Cold || !there && (s.History != volume.History{} || m.unlisted.Load()) {
+		list = nil
+	}
+	flight := strings.Join([]string{"ask", key, fmt.Sprint(list)}, "\x00")
+	return work.ShareTask(ctx, m.config.Used, flight, func(ctx context.Context) (question, error) {
+		// Another question may have ended just before this one could join it.
+		if q, ok := m.keptFor(s, key, req); ok {
+			return q, nil
+		}
+		q := question{said: said{
+			number: m.asked.Add(1), changes: m.credentialChanges(), began: time.Now(), cold: s.History.Cold,
+		}}
+		_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
+		defer end()
+		asking, cancel := context.WithTimeoutCause(ctx, m.config.AskTimeout, noAnswerError(m.config.AskTimeout))
+		defer cancel()
+		if q.answer, q.err = m.askNow(asking, s, list); q.err != nil && ctx.Err() == nil && !giterror.KindOf(q.err).Definite() && len(list) > 0 && !there {
+			m.unlisted.Store(true)
+		}
+		q.answer.snapshot, q.answer.number, q.at = store.Snapshot, q.number, q.answer.res.At
+		if q.err == nil {
+			at := q.at
+			m.answered.Store(&at)
+			m.kept.keep(key, q, 0) // before the next question with the key can begin
+		}
+		return q, nil
+	})
 }
 
 // noAnswerError says how long a remote did not answer. It is a context.DeadlineExceeded.

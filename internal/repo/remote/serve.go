@@ -10,14 +10,14 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// Since says which answers are too old for a volume, and which of the others serve it without another question.
-// Everything that a push ended before the volume was created is in the answers to later questions.
+// Since says which answers are too old for a volume, and which of the others serve requests that came after their
+// questions began. All that a push ended before the volume was created is in the answers to later questions.
 type Since struct {
 	// Asked is what Remote.Asked returned when the volume was created: answers to questions up to that number are
 	// too old. Zero allows each.
 	Asked int64
-	// At is when the volume was created, by Config.Now. For is how long from then on an answer serves it, however
-	// old that is; zero: not at all.
+	// At is when the volume was created, by Config.Now. For is how long from then on an answer serves each request, also
+	// one that came later; zero: not at all.
 	At  time.Time
 	For time.Duration
 }
@@ -29,9 +29,8 @@ type said struct {
 
 	number    int64     // of the question, counted from 1
 	changes   int64     // Config.CredentialChanges when the question began
-	at        time.Time // by Config.Now
-	came      time.Time // when the answer came, by the machine's clock; zero if the caller has waited for it
-	moved     bool      // the store has changed during the question
+	began     time.Time // when the question began, by the machine's clock
+	at        time.Time // when the answer came, by Config.Now
 	cold      bool      // it was asked for the cold store, and lists no other refs
 	overtaken bool      // the store has the answer to a newer question, and that is another one
 }
@@ -43,7 +42,7 @@ type request struct {
 	refresh volume.Refresh
 	changes int64     // Config.CredentialChanges when the request was made
 	now     time.Time // by Config.Now
-	came    time.Time // by the machine's clock; zero for work in the background, which may serve later requests too
+	came    time.Time // by the machine's clock
 	// down is set if the remote does not answer now, and stale is how old a record may be then.
 	down  bool
 	stale time.Duration
@@ -52,12 +51,11 @@ type request struct {
 // servedBy reports whether an answer, or a record, may serve a request without another question. Nothing else decides
 // what is new enough.
 //
-//   - An answer from before the volume was created never serves it: a push that has ended before is always seen. Nor
-//     does one from before a change of credentials, or one that the store knows to be old.
-//   - Whoever has waited for an answer is served by it, so that Mounts at the same time ask once.
-//   - A request that came before an answer, and is ready to ask after it, would have shared the question if the machine
-//     had been quicker. The store must not have changed during the question.
-//   - The answer to Create serves the volume for a while, and so does each later answer.
+//   - An answer from before the volume was created never serves it, nor does one from before a change of credentials, or
+//     one that the store knows to be old.
+//   - An answer serves each request that came before its question began: a push that ended before the request came is
+//     in it. So Mounts that come during a question wait for its end and share the next one, however late they are to ask.
+//   - With For, the answer to Create serves the volume for a while, and so does each later answer.
 //   - A record serves as refresh says, even one from before the volume was created, or before a change of credentials.
 //     That of a repository without a commit does not, because whoever makes the first commit wants to see it.
 //   - If the clock was set back, ages are unknown, and nothing serves for the sake of its age.
@@ -71,9 +69,7 @@ func (r request) servedBy(a said) bool {
 		return rec.Commit != "" && within(rec.At, r.now, r.refresh.Interval)
 	case a.number <= r.Asked || a.changes < r.changes || a.overtaken:
 		return false
-	case a.came.IsZero():
-		return true
-	case !r.came.IsZero() && !a.came.Before(r.came) && !a.moved:
+	case !a.began.Before(r.came):
 		return true
 	}
 	return within(r.At, r.now, r.For) && within(r.At, a.at, r.For) && a.at.Round(0).Compare(r.now.Round(0)) <= 0
@@ -86,11 +82,15 @@ func within(from, now time.Time, most time.Duration) bool {
 	return age >= 0 && age < most
 }
 
-// request returns the request of ctx for s.
+// request returns the request of ctx for s. Work of the plugin itself, and in the background, comes now.
 func (m *Remote) request(ctx context.Context, s Source) request {
+	came := origin.Of(ctx).Began
+	if came.IsZero() {
+		came = time.Now()
+	}
 	return request{
 		Since: s.Since, commit: s.Ref.Kind() == volume.RefSHA || s.Ref.MaybeAbbrev(), refresh: s.Refresh,
-		changes: m.credentialChanges(), now: m.config.Now(), came: origin.Of(ctx).Began, stale: s.StaleIfError,
+		changes: m.credentialChanges(), now: m.config.Now(), came: came, stale: s.StaleIfError,
 	}
 }
 

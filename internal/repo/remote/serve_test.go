@@ -17,45 +17,40 @@ func TestServedBy(t *testing.T) {
 		return said{recorded: &meta.Resolution{Ref: ref, Commit: commit, At: at(-age)}}
 	}
 	const main = "refs/heads/main"
-	volumeOf := Since{Asked: 3, At: t0, For: 10 * time.Second} // created after question 3
+	volumeOf := Since{Asked: 3, At: t0, For: 2 * time.Second} // created after question 3
 	for _, tt := range []struct {
 		name string
 		said said
 		r    request
 		want bool
 	}{
-		// A question under way, or whose end the caller has waited for.
-		{"joined, begun after Create", said{number: 4}, request{Since: volumeOf, now: t0}, true},
-		{"joined, the newest at Create", said{number: 3}, request{Since: volumeOf, now: t0}, false},
-		{"joined by a volume of an earlier process", said{number: 1}, request{now: t0}, true},
-		{"joined, begun before a change of credentials", said{number: 4, changes: 1}, request{Since: volumeOf, changes: 2, now: t0}, false},
-		{"joined, begun after a change of credentials", said{number: 4, changes: 2}, request{Since: volumeOf, changes: 1, now: t0}, true},
-		{"the store knows better", said{number: 4, overtaken: true}, request{Since: volumeOf, now: t0}, false},
+		// Whether the question began after the request came.
+		{"began after the request", said{number: 4, began: at(1), at: at(2)}, request{now: t0, came: t0}, true},
+		{"began with the request", said{number: 4, began: t0, at: at(2)}, request{now: t0, came: t0}, true},
+		{"under way when the request came", said{number: 4, began: at(-1), at: at(2)}, request{now: t0, came: t0}, false},
+		{"ended when the request came", said{number: 4, began: at(-2), at: at(-1)}, request{now: t0, came: t0}, false},
+		{"a request that is late to ask", said{number: 4, began: at(1), at: at(2)}, request{now: at(time.Minute), came: t0}, true},
+		{"began after Create, and before the Mount", said{number: 4, began: at(1), at: at(2)}, request{Since: Since{Asked: 3, At: t0}, now: at(3), came: at(3)}, false},
+		{"of a volume of an earlier process", said{number: 1, began: at(1)}, request{now: t0, came: t0}, true},
+		{"the newest at Create", said{number: 3, began: at(1)}, request{Since: volumeOf, now: t0, came: t0}, false},
+		{"begun before a change of credentials", said{number: 4, changes: 1, began: at(1)}, request{changes: 2, now: t0, came: t0}, false},
+		{"begun after a change of credentials", said{number: 4, changes: 2, began: at(1)}, request{changes: 1, now: t0, came: t0}, true},
+		{"the store knows better", said{number: 4, began: at(1), overtaken: true}, request{now: t0, came: t0}, false},
 
-		// A request that is late to ask.
-		{"came after the request", said{number: 4, at: t0, came: at(1)}, request{now: t0, came: t0}, true},
-		{"came with the request", said{number: 4, at: t0, came: t0}, request{now: t0, came: t0}, true},
-		{"came before the request", said{number: 4, at: t0, came: at(-1)}, request{now: t0, came: t0}, false},
-		{"the store has changed meanwhile", said{number: 4, at: t0, came: at(1), moved: true}, request{now: t0, came: t0}, false},
-		{"work in the background", said{number: 4, at: t0, came: at(1)}, request{now: t0}, false},
-		{"late, from before Create", said{number: 3, at: t0, came: at(1)}, request{Since: Since{Asked: 3}, now: t0, came: t0}, false},
-		{"late, from before a change of credentials", said{number: 4, at: t0, came: at(1)}, request{changes: 1, now: t0, came: t0}, false},
-		{"late, and the store knows better", said{number: 4, at: t0, came: at(1), overtaken: true}, request{now: t0, came: t0}, false},
-
-		// The answer to Create, for its Mounts.
-		{"right after Create", said{number: 4, at: t0, came: t0}, request{Since: volumeOf, now: t0}, true},
-		{"just before the end", said{number: 4, at: t0, came: t0}, request{Since: volumeOf, now: at(10*time.Second - 1)}, true},
-		{"at the end", said{number: 4, at: t0, came: t0}, request{Since: volumeOf, now: at(10 * time.Second)}, false},
-		{"a later answer", said{number: 9, at: at(5 * time.Second), came: t0}, request{Since: volumeOf, now: at(6 * time.Second)}, true},
-		{"an answer from before Create", said{number: 3, at: t0, came: t0}, request{Since: volumeOf, now: at(1)}, false},
-		{"a credential was removed", said{number: 4, at: t0, came: t0}, request{Since: volumeOf, changes: 1, now: at(1)}, false},
-		{"the store has changed meanwhile, as it does at first", said{number: 4, at: t0, came: t0, moved: true}, request{Since: volumeOf, now: at(1)}, true},
-		{"refresh=always", said{number: 4, at: t0, came: t0}, request{Since: Since{Asked: 3, At: t0}, now: t0}, false},
-		{"created again", said{number: 4, at: t0, came: t0}, request{Since: Since{Asked: 4}, now: t0}, false},
-		{"the clock was set back", said{number: 4, at: t0, came: t0}, request{Since: volumeOf, now: at(-1)}, false},
-		{"the clock was set back, and forth", said{number: 4, at: at(-1), came: t0}, request{Since: volumeOf, now: at(1)}, false},
-		{"the clock was set back after the time", said{number: 4, at: at(10 * time.Second), came: t0}, request{Since: volumeOf, now: at(1)}, false},
-		{"an answer of the future", said{number: 4, at: at(2), came: t0}, request{Since: volumeOf, now: at(1)}, false},
+		// The answer to Create, for Mounts that came later.
+		{"right after Create", said{number: 4, at: t0}, request{Since: volumeOf, now: t0, came: at(1)}, true},
+		{"just before the end", said{number: 4, at: t0}, request{Since: volumeOf, now: at(2*time.Second - 1), came: at(1)}, true},
+		{"at the end", said{number: 4, at: t0}, request{Since: volumeOf, now: at(2 * time.Second), came: at(1)}, false},
+		{"a later answer", said{number: 9, at: at(time.Second)}, request{Since: volumeOf, now: at(time.Second + 1), came: at(1)}, true},
+		{"an answer from before Create", said{number: 3, at: t0}, request{Since: volumeOf, now: at(1), came: at(1)}, false},
+		{"a credential was removed", said{number: 4, at: t0}, request{Since: volumeOf, changes: 1, now: at(1), came: at(1)}, false},
+		{"the store knows better than Create", said{number: 4, at: t0, overtaken: true}, request{Since: volumeOf, now: at(1), came: at(1)}, false},
+		{"a name of a person's, or refresh=always", said{number: 4, at: t0}, request{Since: Since{Asked: 3, At: t0}, now: t0, came: at(1)}, false},
+		{"created again", said{number: 4, at: t0}, request{Since: Since{Asked: 4}, now: t0, came: at(1)}, false},
+		{"the clock was set back", said{number: 4, at: t0}, request{Since: volumeOf, now: at(-1), came: at(1)}, false},
+		{"the clock was set back, and forth", said{number: 4, at: at(-1)}, request{Since: volumeOf, now: at(1), came: at(1)}, false},
+		{"the clock was set back after the time", said{number: 4, at: at(2 * time.Second)}, request{Since: volumeOf, now: at(1), came: at(1)}, false},
+		{"an answer of the future", said{number: 4, at: at(2)}, request{Since: volumeOf, now: at(1), came: at(1)}, false},
 
 		// Records.
 		{"auto", record(main, "c", 0), request{now: t0}, false},

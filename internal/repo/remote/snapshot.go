@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitindex"
@@ -124,23 +125,20 @@ func refusesShallow(err error) bool {
 	return ok && e.URL != "" && (e.Kind == giterror.KindRefNotFound || e.Kind == giterror.KindOther)
 }
 
-// take is one round of Snapshot. In the first one, the last answer of the key may serve it: later ones are there
-// because something was too old. last is that of reconcile.
+// take is one round of Snapshot. Those after the first are there because something was too old, or has gone: their
+// questions begin in the round. last is that of reconcile.
 func (m *Remote) take(ctx context.Context, s Source, key string, first, last bool) (*Snapshot, error) {
 	defer phase.Begin(ctx, phase.Resolve)()
 	req := m.request(ctx, s)
+	if !first {
+		req.came, req.For = time.Now(), 0 // as if it came now
+	}
 	if snap, ok := m.recorded(s, &req); ok {
 		return snap, nil
 	}
 	if s.Ref.Kind() == volume.RefSHA {
 		if snap, ok, err := m.lookUpCommit(ctx, s, s.Ref.String()); ok || err != nil {
 			return snap, err
-		}
-	}
-	if a, ok := m.kept.get(key); ok && first && a.cold == s.History.Cold {
-		a.overtaken = m.overtaken(s.History, a.answer)
-		if req.servedBy(a.said) {
-			return m.reconcile(ctx, s, a.answer, last)
 		}
 	}
 	asking, cancel := m.inTime(ctx, s, req)

@@ -63,21 +63,20 @@ func (t *Taken) withLists(ctx context.Context, f func() error) error {
 type treeFile struct{ id, path string }
 
 // Raw returns the new files that have contents where .gitattributes wants pointers of git-lfs: those of
-// the first branch that has any. The attributes for the commits of a branch are those of its newest one. In
+// one branch that has any. The attributes for the commits of a branch are those of its newest one. In
 // a repository without git-lfs, each branch costs a list of that commit's files.
 func (t *Taken) Raw(ctx context.Context) (list []string, err error) {
 	if t.Objects == 0 {
 		return nil, nil
 	}
-	judged := make(map[string]bool) // by commit
-	for _, b := range t.Branches {
-		if judged[b.ID] {
-			continue
-		}
-		if judged[b.ID] = true; len(judged) > maxJudged {
-			return nil, refuse(TooLarge, "there are more than %d branches with new commits, so it can't be checked whether "+
-				"files that .gitattributes gives to git-lfs are pointers: name one branch, or give --without-lfs, which does not check that", maxJudged)
-		}
+	branches := slices.Clone(t.Branches)
+	slices.SortFunc(branches, func(a, b Branch) int { return strings.Compare(a.ID, b.ID) })
+	branches = slices.CompactFunc(branches, func(a, b Branch) bool { return a.ID == b.ID })
+	if len(branches) > maxJudged {
+		return nil, refuse(TooLarge, "there are more than %d branches with new commits, so it can't be checked whether "+
+			"files that .gitattributes gives to git-lfs are pointers: name one branch, or give --without-lfs, which does not check that", maxJudged)
+	}
+	for _, b := range branches {
 		err = t.withLists(ctx, func() (err error) {
 			list, err = t.raw(ctx, b)
 			return err

@@ -1,6 +1,7 @@
 package quarantine
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -151,6 +152,26 @@ func TestRawOfBranches(t *testing.T) {
 		}
 		s.must(taken.Close())
 	}
+}
+
+// TestRawOfManyBranches: each commit costs a list of its files, however many branches are at it.
+func TestRawOfManyBranches(t *testing.T) {
+	t.Parallel()
+	s := newLFSScene(t)
+	s.commit("x.bin", "content\n")
+	taken, b := s.mustTake("main")
+	for range maxJudged {
+		taken.Branches = append(taken.Branches, b)
+	}
+	if got, err := taken.Raw(t.Context()); err != nil || !slices.Equal(got, []string{"x.bin"}) {
+		t.Errorf("many branches at one commit: %q, %v", got, err)
+	}
+	for i := range taken.Branches {
+		taken.Branches[i].ID = fmt.Sprintf("%040x", i)
+	}
+	_, err := taken.Raw(t.Context())
+	s.must(taken.Close())
+	s.wantRefusal(err, TooLarge, "more than 1000 branches with new commits")
 }
 
 // TestRawOfPartialClone: .gitattributes that the layer does not have are not judged, and are no error.

@@ -44,8 +44,9 @@ var howTos = map[string]howTo{
 	"docs/how-to/after-a-push.md": {replayed: true},
 	"docs/how-to/push.md":         {replayed: true},
 
-	"docs/how-to/use.md":    {prepare: hello},
-	"docs/how-to/agents.md": {prepare: private}, // TestAgentLoop runs the loop
+	"docs/how-to/use.md":     {prepare: hello},
+	"docs/how-to/jenkins.md": {prepare: hello},
+	"docs/how-to/agents.md":  {prepare: private}, // TestAgentLoop runs the loop
 	"docs/how-to/caches.md": {prepare: cached, notRun: map[string]string{
 		"docker repos cache rm --path npm/_cacache https://github.com/my-org/app": asks,
 		"docker repos cache rm --uid 1000 https://github.com/my-org/app":          asks,

@@ -33,6 +33,30 @@ func TestSharedVolume(t *testing.T) {
 	e.awaitReclaimed(t, subject(t))
 }
 
+// TestVolumesFrom checks what a container with --volumes-from sees of the files of the other container: all with
+// mode=shared and keep, nothing in the default mode, which the volume's status says if it has no name.
+func TestVolumesFrom(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	for mode, want := range map[string]string{"private": "none", "shared": "built", "keep": "built"} {
+		agent := e.sleeper(t, mount("", "repo="+r.url, "ref=main", "subject="+subject(t), "mode="+mode))
+		agent.sh(t, "echo built >artifact")
+		step := container{e, e.docker(t, "run", "--detach", "--network", "none", "--stop-signal", "KILL", "--volumes-from", agent.id, image, "sleep", "1000000")}
+		t.Cleanup(func() { e.Try("rm", "--force", step.id) })
+		if got := step.sh(t, "cat artifact 2>/dev/null || echo none"); got != want {
+			t.Errorf("%s: the step sees %q, want %q", mode, got, want)
+		}
+		name := e.docker(t, "inspect", "--format", "{{(index .Mounts 0).Name}}", agent.id)
+		warnings := e.docker(t, "volume", "inspect", "--format", "{{json .Status.warnings}}", name)
+		if got := strings.Contains(warnings, "--volumes-from"); got != (mode == "private") {
+			t.Errorf("%s: warnings are %s", mode, warnings)
+		}
+		e.docker(t, "rm", "--force", step.id) // without the volume, which is the agent's
+		agent.remove(t)
+	}
+	e.awaitReclaimed(t, subject(t))
+}
+
 // A kept workspace survives docker restart, docker cp, a push to the remote, and disabling the
 // plugin by force. After the volume is removed it is a checkpoint, from which another volume is
 // restored.

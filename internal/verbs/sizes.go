@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // total is a sum of sizes for Status.
@@ -52,6 +53,7 @@ func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
 		warnings = append(warnings, text)
 	}
 	var missing []meta.MissingSubmodule
+	mounted := 0
 	for _, w := range v.config.Workspaces.Workspaces() {
 		if w.Volume != h.rec.Name || w.Clone != h.clone.Key {
 			continue
@@ -66,11 +68,18 @@ func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
 		if w.Phase != meta.Ended {
 			missing = append(missing, w.Missing...)
 		}
+		if len(w.Leases) > 0 {
+			mounted++
+		}
 		for _, text := range slices.Concat(v.warmWarnings(w), v.cacheWarnings(w), []string{ownerWarning(w)}) {
 			if text != "" && !slices.Contains(warnings, text) {
 				warnings = append(warnings, text)
 			}
 		}
+	}
+	if mounted > 1 && h.opts.Mode == volume.ModePrivate && volume.IsGenerated(h.rec.Name) {
+		warnings = append(warnings, fmt.Sprintf("%d containers have this volume, which has no name, and each has a checkout of its own: "+
+			"one that was started with --volumes-from does not see the other's files; create the volume with mode=shared for that", mounted))
 	}
 	status["checkpoints"] = checkpoints
 	store.show(status, "store")

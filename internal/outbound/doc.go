@@ -14,7 +14,7 @@
 // while others wait, because its remote decides how long it takes. It gives way to its own subject too, which then has up
 // to three; all subjects together have up to eight more so. When all of these last, those that wait longest for a remote which
 // took less than 1 MiB in 30 s, or for a reader of a bundle in 10 s, end for others (work.Slot.Outside), and their subjects
-// come after the others for a while. Each has at most two copies of what it sends
+// come after the others for an hour, and have half of the eight turns at most. Each has at most two copies of what it sends
 // (package quarantine), so all take at most 64 times PUSH_MAX_SIZE. A push opens its workspace when it has its turn:
 // those that wait hold nothing. One that finds the disk full has room made for it. A quarantine is removed when its
 // push ends, and by the next start; nothing else is written, so there is nothing to repair: the remote has the branch

@@ -27,7 +27,8 @@
 // how much heavy work runs at the same time, so that no subject can keep all processors, or all
 // connections to remotes, from others. Work in threads may use the processors that no slot is held for
 // (Slot.Room). The slots of a push or an inspection give way (Job.GivesWay), so that no mount waits for
-// them, of the same subject either. A Resource is what work is done on. It counts its users, so that an
+// them, of the same subject either. Work that waits for a remote or a reader, of which nearly nothing comes, ends when all
+// slots are taken and another job waits (Slot.Outside). A Resource is what work is done on. It counts its users, so that an
 // eviction can wait for them.
 //
 // Hold a slot of a Scheduler only while the work itself runs, and do not wait for a lock

@@ -10,9 +10,9 @@ import (
 const (
 	// leastMoved is how many bytes somebody outside must move in the time of Slot.Outside: 35 KB a second, in 30 s.
 	leastMoved = 1 << 20
-	// slowTime is for how long a subject comes after the others when a slot of it was ended, because it may begin the same
-	// again at once, and would keep others waiting once more.
-	slowTime = 10 * time.Minute
+	// slowTime is for how long subjects of which a slot was ended for another one come after the others, and hold together
+	// at most half of Limits.Slots: they may begin the same again at once, and would keep others waiting once more.
+	slowTime = time.Hour
 )
 
 // StalledError is the error of work that was ended because others waited for its slot. It is a context.Canceled.
@@ -93,13 +93,13 @@ func (s *Scheduler) endStalled(p *pool, now time.Time) (next time.Duration) {
 		return 0
 	}
 	ended := slices.DeleteFunc(slices.Clone(p.held), func(slot *Slot) bool { return !slot.ended })
-	if s.grantsWithout(p, ended, now) {
+	if s.grantsWithout(p, ended, now) != nil {
 		return 0 // by itself, or when those have ended
 	}
 	slices.SortFunc(outside, func(a, b *Slot) int { return a.outside.since.Compare(b.outside.since) })
 	for _, slot := range outside {
-		switch left := slot.left(now); {
-		case !s.grantsWithout(p, append(ended, slot), now):
+		switch r, left := s.grantsWithout(p, append(ended, slot), now), slot.left(now); {
+		case r == nil:
 		case left > 0:
 			if next == 0 || left < next {
 				next = left
@@ -107,29 +107,34 @@ func (s *Scheduler) endStalled(p *pool, now time.Time) (next time.Duration) {
 		default:
 			slot.ended = true
 			slot.outside.end(&StalledError{slot.outside.after})
-			s.noteSlow(slot.subject, now)
+			if r.job.Subject != slot.subject {
+				s.noteSlow(slot.subject, now)
+			}
 			return 0
 		}
 	}
 	return next
 }
 
-// grantsWithout reports whether a request could be granted if some slots were released, and all others were overdue.
-func (s *Scheduler) grantsWithout(p *pool, released []*Slot, now time.Time) bool {
+// grantsWithout returns the request that could be granted if some slots were released, and all others were overdue; nil if
+// none could.
+func (s *Scheduler) grantsWithout(p *pool, released []*Slot, now time.Time) (r *request) {
 	held := p.held
 	p.held = slices.DeleteFunc(slices.Clone(held), func(slot *Slot) bool { return slices.Contains(released, slot) })
 	for _, slot := range released {
 		p.accounts[slot.holder].held--
 	}
-	i, _ := s.choose(p, now.Add(p.Quantum))
+	if i, _ := s.choose(p, now.Add(p.Quantum)); i >= 0 {
+		r = p.waiting[i]
+	}
 	p.held = held
 	for _, slot := range released {
 		p.accounts[slot.holder].held++
 	}
-	return i >= 0
+	return r
 }
 
-// noteSlow notes that a slot of a subject was ended.
+// noteSlow notes that a slot of a subject was ended for another subject.
 func (s *Scheduler) noteSlow(subject string, now time.Time) {
 	if s.slow == nil {
 		s.slow = make(map[string]time.Time)
@@ -142,8 +147,18 @@ func (s *Scheduler) noteSlow(subject string, now time.Time) {
 	s.slow[subject] = now
 }
 
-// isSlow reports whether a slot of a subject was ended lately.
+// isSlow reports whether a slot of a subject was ended lately for another one.
 func (s *Scheduler) isSlow(subject string, now time.Time) bool {
 	at, ok := s.slow[subject]
 	return ok && now.Sub(at) < slowTime
+}
+
+// heldSlowly returns how many slots those subjects hold.
+func (s *Scheduler) heldSlowly(p *pool, now time.Time) (n int) {
+	for _, slot := range p.held {
+		if s.isSlow(slot.subject, now) {
+			n++
+		}
+	}
+	return n
 }

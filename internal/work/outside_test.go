@@ -101,6 +101,50 @@ func TestStalledSubjectComesLast(t *testing.T) {
 	})
 }
 
+// TestStalledSubjectsLeaveHalf: subjects of which a slot was ended lately hold half of the slots at most, so that others
+// wait for none, and a request of theirs ends no slot of another one.
+func TestStalledSubjectsLeaveHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, granted := NewScheduler([3]Limits{Fetch: {Slots: 4, PerSubject: 1, Overdue: 4, Quantum: time.Second}}), make(chan grant, 20)
+		for i := range 6 {
+			s.noteSlow(fmt.Sprint("slow ", i), time.Now())
+		}
+		var slow, honest []context.Context
+		for i := range 6 {
+			waitFor(t, s, fmt.Sprint("slow ", i), granted)
+		}
+		if len(granted) != 2 {
+			t.Fatalf("%d slots of 4 are held, want 2", len(granted))
+		}
+		for range 2 {
+			slow = append(slow, stall(t, (<-granted).slot, 30*time.Second))
+		}
+		for i := range 2 {
+			waitFor(t, s, fmt.Sprint("honest ", i), granted)
+			g := <-granted
+			if g.after != 0 {
+				t.Errorf("%s waited %v", g.subject, g.after)
+			}
+			honest = append(honest, stall(t, g.slot, 20*time.Second))
+		}
+		if g := <-granted; g.after != 30*time.Second || slow[0].Err() == nil && slow[1].Err() == nil {
+			t.Errorf("%s waited %v", g.subject, g.after)
+		}
+		for i, ctx := range honest {
+			if ctx.Err() != nil {
+				t.Errorf("honest %d was ended: %v", i, context.Cause(ctx))
+			}
+		}
+		waitFor(t, s, "another", granted)
+		synctest.Wait()
+		for len(granted) > 0 {
+			if g := <-granted; g.subject == "another" && g.after != 0 {
+				t.Errorf("%s waited %v", g.subject, g.after)
+			}
+		}
+	})
+}
+
 // TestSlotThatMoves: a slot goes on as long as 1 MiB is moved in each 30 s, and ends 30 s after that.
 func TestSlotThatMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -183,6 +227,9 @@ func TestOwnStalledSlotEnds(t *testing.T) {
 		waitFor(t, s, "own", granted)
 		if g := <-granted; g.after != 10*time.Second || own.Err() == nil || kept.Err() != nil {
 			t.Errorf("it waited %v; its own slot: %v, the other one: %v", g.after, own.Err(), kept.Err())
+		}
+		if s.isSlow("own", time.Now()) {
+			t.Error("a subject counts as slow that kept nobody else waiting")
 		}
 	})
 }

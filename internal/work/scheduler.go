@@ -24,17 +24,16 @@ const (
 // String returns the kind's name.
 func (k Kind) String() string { return [kinds]string{"cpu", "fetch", "question"}[k] }
 
-// Scheduler grants slots to jobs: first to urgent jobs, then to the subject that holds
-// the fewest slots, then to the subject whose last grant is the oldest, then in the order
-// of requests. A subject of which a slot was ended lately (Slot.Outside) comes after all others. In all of this the jobs of a subject that give way (Job.GivesWay) count as
-// those of another subject. Large jobs, whatever their kind of slot, run one at a time. It is
-// safe for concurrent use.
+// Scheduler grants slots to jobs: first to urgent jobs, then to those of subjects of which no slot was ended lately
+// (Slot.Outside), then to the subject that holds the fewest slots, then to the subject whose last grant is the oldest, then
+// in the order of requests. In all of this the jobs of a subject that give way (Job.GivesWay) count as those of another
+// subject. Large jobs, whatever their kind of slot, run one at a time. It is safe for concurrent use.
 type Scheduler struct {
 	mu    sync.Mutex
 	pools [kinds]pool
 	large bool // a large job is running
 	seq   uint64
-	slow  map[string]time.Time // subjects, by when a slot of theirs was ended: see before
+	slow  map[string]time.Time // when a slot of a subject was ended last for another one: see slowTime
 	timer *time.Timer
 	moved chan struct{} // closed by notify; nil if nobody waits for it
 }
@@ -270,7 +269,7 @@ func (s *Scheduler) choose(p *pool, now time.Time) (index int, wait time.Duratio
 	}
 	free, next := p.free(now)
 	for i, r := range p.waiting {
-		if r.slot.large && s.large {
+		if r.slot.large && s.large || s.isSlow(r.job.Subject, now) && s.heldSlowly(p, now) >= max(p.Slots/2, 1) {
 			continue
 		}
 		full := p.accounts[r.slot.holder].held >= p.PerSubject

@@ -301,8 +301,9 @@ func TestNamesAreBounded(t *testing.T) {
 	if names, err := r.packs(); len(names) > maxPacks+1 || err == nil || !strings.Contains(err.Error(), "more than 500 packs") {
 		t.Errorf("%d packs, %v", len(names), err)
 	}
-	for n := range maxBranchBytes/200 + 1 {
-		write(fmt.Sprintf("refs/heads/%0200d", n))
+	deep := "refs/heads/" + strings.Repeat(strings.Repeat("d", 200)+"/", 4)
+	for n := range maxBranchBytes/800 + 1 {
+		write(fmt.Sprint(deep, n))
 	}
 	if names, err := r.names(); names != nil || err == nil || !strings.Contains(err.Error(), "bytes of their names") {
 		t.Errorf("%d branches, %v", len(names), err)
@@ -310,8 +311,8 @@ func TestNamesAreBounded(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "refs")); err != nil {
 		t.Fatal(err)
 	}
-	for n := range maxBranchBytes/200 + 1 {
-		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("refs/heads/%0200d", n)), 0o755); err != nil {
+	for n := range maxBranchBytes/800 + 1 {
+		if err := os.MkdirAll(filepath.Join(dir, deep, fmt.Sprint(n)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

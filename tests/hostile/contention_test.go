@@ -24,32 +24,17 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// The limits for what the plugin has for all. Without exact, because other tests run at the same
-// time, the times are only there to find what does not end.
+// The limits for what the plugin has for all.
 const (
 	// mostMemory is the most that the plugin's own process may have, in bytes, however many
 	// workspaces are inspected and pushed.
 	mostMemory = 128 << 20
 	stopTime   = 5 * time.Second // from SIGTERM to the end of the process
 	hangUpTime = time.Second     // from the end of the clients to that of their work
-	patience   = 10              // times as long without exact
+
+	// contendTime is how long the victim is measured during an attack, and half of it before and after.
+	contendTime = 8 * time.Second
 )
-
-// within returns a limit of time, which is longer without exact.
-func within(d time.Duration) time.Duration {
-	if *exact {
-		return d
-	}
-	return patience * d
-}
-
-// contendTime is how long the victim is measured during an attack, and half of it before and after.
-func contendTime(long bool) time.Duration {
-	if long {
-		return 8 * time.Second
-	}
-	return 2 * time.Second
-}
 
 // contention is an attack on what the plugin has for all subjects: turns, memory, processors and
 // connections.
@@ -195,11 +180,12 @@ func (r *resources) contend(t *testing.T, c contention) {
 	if err := r.closePlugin(); err != nil {
 		t.Fatal(err)
 	}
-	unlessSlow(t, func(long bool) ([]error, string) { return r.contendOnce(t, c, long) })
+	fell, log := r.contendOnce(t, c)
+	fails(t, fell, log)
 }
 
 // contendOnce returns why the plugin did not hold, and its log.
-func (r *resources) contendOnce(t *testing.T, c contention, long bool) (fell []error, log string) {
+func (r *resources) contendOnce(t *testing.T, c contention) (fell []error, log string) {
 	p, err := r.startPlugin("METRICS_ADDR=127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +209,7 @@ func (r *resources) contendOnce(t *testing.T, c contention, long bool) (fell []e
 	if b.victim, err = newTenant(b, r.victim); err != nil {
 		t.Fatal(err)
 	}
-	o := b.fight(c, contendTime(long))
+	o := b.fight(c, contendTime)
 	return b.judge(c, o), ""
 }
 
@@ -282,7 +268,7 @@ func (b *battle) fight(c contention, long time.Duration) (o fight) {
 	}
 	select {
 	case <-b.plugin.Ended():
-	case <-time.After(within(stopTime)):
+	case <-time.After(stopTime):
 	}
 	o.stop = time.Since(began)
 	o.peak = max(o.peak, b.plugin.PeakRSS())
@@ -335,8 +321,8 @@ func (b *battle) awaitIdle() (took time.Duration, err error) {
 		if len(children) == 0 && now-before <= least {
 			return time.Since(began), nil
 		}
-		if time.Since(began) > within(hangUpTime) {
-			return 0, fmt.Errorf("%v after the clients hung up, the plugin has the children %.200q, and its process computed for %v in %v", within(hangUpTime), children, now-before, pause)
+		if time.Since(began) > hangUpTime {
+			return 0, fmt.Errorf("%v after the clients hung up, the plugin has the children %.200q, and its process computed for %v in %v", hangUpTime, children, now-before, pause)
 		}
 		before = now
 	}
@@ -381,7 +367,7 @@ func (b *battle) judge(c contention, o fight) (fell []error) {
 	if o.peak > mostMemory {
 		check("memory", fmt.Errorf("the plugin's process had %d MiB, want at most %d", o.peak>>20, mostMemory>>20))
 	}
-	if o.stop > within(stopTime) {
+	if o.stop > stopTime {
 		check("SIGTERM", fmt.Errorf("the process runs after %v", o.stop))
 	}
 	verdict := "held"

@@ -32,7 +32,7 @@ func contentions() []contention {
 		{name: "large-caches", abuses: "workspaces that end with 10,000 new files in each of their caches, which are published", begin: fullCaches, beside: publishBeside},
 		{name: "large-inspections", abuses: "packed-refs of 30 MiB and 20,000 changes with names of 800 bytes, eight inspections at a time of two subjects", uses: []string{statuses, diffs, archives},
 			begin: largeInspections, begun: afterAnswers(8)},
-		{name: "checkpoints", abuses: "checkpoints in a loop of four containers of two subjects, each with 20,000 changed files, or a fifth of that, whose names change meanwhile, and others that a third subject leaves unfinished", uses: []string{statuses, diffs, copying},
+		{name: "checkpoints", abuses: "checkpoints in a loop of four containers of two subjects, each with 20,000 changed files, whose names change meanwhile, and others that a third subject leaves unfinished", uses: []string{statuses, diffs, copying},
 			begin: largeCheckpoints, begun: afterAnswers(3)},
 		{name: "slow-scrapes", abuses: "400 clients at METRICS_ADDR that send a byte a second, and come again", uses: []string{scraping},
 			begin: slowScrapes, begun: func(*battle) error { return want(&scrapers, slowClients, "clients have connected") }},
@@ -174,10 +174,7 @@ func slowReaders(b *battle) (func(ctx context.Context), error) {
 
 // largeInspections makes workspaces whose inspections need the most memory, of two subjects.
 func largeInspections(b *battle) (func(ctx context.Context), error) {
-	changed := 20_000
-	if !*exact {
-		changed = 4000
-	}
+	const changed = 20_000
 	var ids []string
 	for n := range 2 {
 		subject := fmt.Sprint("large-", n)

@@ -13,10 +13,7 @@ import (
 // largeCheckpoints makes workspaces of two subjects with many changed files. The attack copies them without keeping the copies,
 // while directories are renamed, so that the second pass has work. A third subject begins copies and leaves them.
 func largeCheckpoints(b *battle) (func(ctx context.Context), error) {
-	changed := 20_000
-	if !*exact {
-		changed /= 5
-	}
+	const changed = 20_000
 	var ids, dirs []string
 	for n := range 4 {
 		dir, id, err := b.workspace(fmt.Sprint("copied-", n%2), b.server)

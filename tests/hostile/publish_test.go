@@ -15,18 +15,13 @@ import (
 const caches = 4
 
 // cachedFiles is how many new files each cache has.
-func cachedFiles() int {
-	if *exact {
-		return 10_000
-	}
-	return 2000
-}
+const cachedFiles = 10_000
 
 // fullCaches writes files to the caches of workspaces, before the victim is measured. The attack is their end, in publishBeside.
 func fullCaches(b *battle) (func(ctx context.Context), error) {
 	var volumes []string
 	for n := range caches + 1 {
-		volume, _, err := b.fill("caches", cachedContent, fmt.Sprint(n, "-"), cachedFiles()) // each has names of its own
+		volume, _, err := b.fill("caches", cachedContent, fmt.Sprint(n, "-"), cachedFiles) // each has names of its own
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +43,7 @@ func (b *battle) publishing(ctx context.Context, volume string) error {
 	return wait.Until(b, func() error {
 		made, err := filepath.Glob(filepath.Join(b.plugin.DataDir(), "clones/*/*/warm/.tmp-*/files", cachedContent))
 		if err == nil && len(made) == 1 {
-			return partly(made[0], cachedFiles()/filesEach, "published")
+			return partly(made[0], cachedFiles/filesEach, "published")
 		}
 		left, listErr := b.plugin.Admin.Workspaces(ctx, api.Filter{Volume: volume})
 		err = fmt.Errorf("layers are made in %q, and the workspaces are %v, %w", made, left, errors.Join(err, listErr))
@@ -95,7 +90,7 @@ func (b *battle) published(volumes []string) (speed float64, err error) {
 	if err == nil && layers == 0 {
 		err = errors.New("nothing was published")
 	}
-	return float64(len(volumes)*cachedFiles()) / time.Since(begun).Seconds(), err
+	return float64(len(volumes)*cachedFiles) / time.Since(begun).Seconds(), err
 }
 
 // publishBeside lets the plugin publish during the attack.

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,59 +24,30 @@ const (
 	mostMax    = 10
 )
 
-// exact applies the limits as they are; make test-hostile sets it. Without it, because other tests
-// run at the same time, the median may be twice as large, and the maximum is only printed: a single
-// mount that the machine delays says nothing about the plugin.
-var exact = flag.Bool("exact", false, "apply the limits for the victim's durations as they are")
-
-// tolerance is the factor by which the median may exceed its limit.
-func tolerance() float64 {
-	if *exact {
-		return 1
-	}
-	return 2
-}
-
 const (
 	// quietTime is how long the victim is measured alone before each attack, and again after it.
 	// The quiet median is that of both, because the load of the machine changes. The quiet maximum
 	// is that of all quiet measurements so far, because the maximum of a few seconds says little.
-	// If an attack is run again, it is as long as the attack.
 	quietTime = 2 * time.Second
+	// firstTime is how long the victim is measured alone before the first attack. It is as long as the longest attack,
+	// because the maximum of a few mounts cannot be compared with the maximum of many.
+	firstTime = 30 * time.Second
 	// leftTime is how long after the end of an attack its work may still go on.
 	leftTime = 30 * time.Second
 
 	// The plugin's limits are short, so that the tests reach them. All honest work here takes less.
 	workTimeout  = 30 * time.Second
 	fetchTimeout = 20 * time.Second
+	mountWait    = 7 * time.Second
+
+	// attackTime is how long the victim is measured during an attack at least. It is longer than mountWait, so that it
+	// includes the work that continues after the attackers have their answers.
+	attackTime = mountWait + 2*time.Second
 )
-
-// firstTime returns how long the victim is measured alone before the first attack. It is as long
-// as the longest attack, because the maximum of a few mounts cannot be compared with the maximum of
-// many. Without exact the maximum is only printed.
-func firstTime() time.Duration {
-	if *exact {
-		return 30 * time.Second
-	}
-	return 10 * time.Second
-}
-
-// mountWait returns the plugin's MOUNT_WAIT. Without exact it is short, because all tests together
-// take long.
-func mountWait() time.Duration {
-	if *exact {
-		return 7 * time.Second
-	}
-	return 4 * time.Second
-}
-
-// attackTime returns how long the victim is measured during an attack at least. It is longer than
-// mountWait, so that it includes the work that continues after the attackers have their answers.
-func attackTime() time.Duration { return mountWait() + 2*time.Second }
 
 // resourceSettings returns the settings of the plugin under attack.
 func resourceSettings() []string {
-	return []string{fmt.Sprint("MOUNT_WAIT=", mountWait()), fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
+	return []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
 }
 
 // siegeMemory is the memory limit of the plugin's cgroup, in bytes.
@@ -155,53 +124,38 @@ type outcome struct {
 	answers              string
 }
 
-// unlessSlow runs a case, which returns why the plugin did not hold, and the plugin's log.
-//
-// The load of the machine changes within seconds, and the median of a few seconds then says more about
-// that than about the plugin. So, unless the limits apply as they are, a case that only made the victim
-// slow is run again, with times so long that such loads are in all of them, and falls if it falls again.
-func unlessSlow(t *testing.T, once func(long bool) (fell []error, log string)) {
+// fails ends a case for which the plugin did not hold, with the end of its log.
+func fails(t *testing.T, fell []error, log string) {
 	t.Helper()
-	for long := *exact; ; long = true {
-		fell, log := once(long)
-		if len(fell) == 0 {
-			return
-		}
-		if !long && !slices.ContainsFunc(fell, func(err error) bool { return !errors.Is(err, errSlow) }) {
-			fmt.Println("      it is run again")
-			continue
-		}
-		t.Errorf("%v\nthe end of the plugin's log:\n%s", errors.Join(fell...), log[max(0, len(log)-5000):])
-		noteFall(t, fell...)
+	if len(fell) == 0 {
 		return
 	}
+	t.Errorf("%v\nthe end of the plugin's log:\n%s", errors.Join(fell...), log[max(0, len(log)-5000):])
+	noteFall(t, fell...)
 }
 
 // attack runs one attack and prints its line. If a case falls, the next one gets a new plugin.
 func (r *resources) attack(t *testing.T, a siege.Attack) {
-	unlessSlow(t, func(long bool) (fell []error, log string) {
-		if err := r.ensurePlugin(); err != nil {
-			t.Fatal(err)
-		}
-		before, after := quietTime, quietTime
-		if long && !*exact {
-			before, after = attackTime(), attackTime()
-		}
-		if r.longest == 0 {
-			before = firstTime()
-		}
-		o, err := r.measureAttack(t.Context(), a, before, after)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fell = r.judge(t.Context(), a, o); len(fell) > 0 {
-			log = r.plugin.Log()
-			if err := r.closePlugin(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return fell, log
-	})
+	if err := r.ensurePlugin(); err != nil {
+		t.Fatal(err)
+	}
+	before := quietTime
+	if r.longest == 0 {
+		before = firstTime
+	}
+	o, err := r.measureAttack(t.Context(), a, before, quietTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fell := r.judge(t.Context(), a, o)
+	if len(fell) == 0 {
+		return
+	}
+	log := r.plugin.Log()
+	if err := r.closePlugin(); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, fell, log)
 }
 
 // measureAttack runs the attack beside the victim, which is measured alone before and after it for the
@@ -222,9 +176,9 @@ func (r *resources) measureAttack(ctx context.Context, a siege.Attack, before, a
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.WatchPeak(watched)
-	during, cancel := context.WithTimeout(ctx, attackTime()+a.Longer)
+	during, cancel := context.WithTimeout(ctx, attackTime+a.Longer)
 	defer cancel()
-	assault := siege.Begin(during, p.Daemon, volumes, mountWait(), r.stage.Following(a))
+	assault := siege.Begin(during, p.Daemon, volumes, mountWait, r.stage.Following(a))
 	o.warm, o.cold, o.victim = r.measure(during, a)
 	assault.Wait()
 	ended := time.Now()
@@ -350,15 +304,15 @@ func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sa
 	switch {
 	case len(attacked) == 0:
 		err = errors.New("nothing was measured")
-	case median > mostMedian*tolerance():
-		err = fmt.Errorf("%w: the median is %.1f times the quiet one, want at most %.0f", errSlow, median, mostMedian*tolerance())
+	case median > mostMedian:
+		err = fmt.Errorf("%w: the median is %.1f times the quiet one, want at most %d", errSlow, median, mostMedian)
 	}
 	return fmt.Sprintf("%s p50 %s max %s", what, siege.Compare(quietMedian, attacked.P50()), siege.Compare(quietMax, attacked.Max())), err
 }
 
 // checkMax returns an error if the longest duration exceeds its limit.
 func checkMax(quietMax time.Duration, attacked siege.Sample) error {
-	if most := siege.Ratio(attacked.Max(), quietMax); *exact && most > mostMax {
+	if most := siege.Ratio(attacked.Max(), quietMax); most > mostMax {
 		return fmt.Errorf("%w: the maximum is %.1f times the quiet one, want at most %d", errSlow, most, mostMax)
 	}
 	return nil

@@ -37,7 +37,7 @@ func quietTrash(b *battle) (_ func(ctx context.Context), err error) {
 			if _, err := os.Lstat(entry); err != nil {
 				return wait.Final(err) // all was deleted before
 			}
-			return partly(entry, trashFiles()/filesEach, "deleted")
+			return partly(entry, trashFiles/filesEach, "deleted")
 		})
 	}
 	b.trash, err = first()
@@ -64,15 +64,9 @@ func busyLoops(ctx context.Context) {
 }
 
 // trashFiles is how many files are deleted to measure the trash.
-func trashFiles() int {
-	if *exact {
-		return 12_000
-	}
-	return 3000
-}
+const trashFiles = 12_000
 
-// leastTrash is the least speed of the trash beside busy loops, as a part of that without them. It
-// counts only with exact.
+// leastTrash is the least speed of the trash beside busy loops, as a part of that without them.
 const leastTrash = 1.0 / 3
 
 // trashBeside compares the speed of the trash during the attack with that before.
@@ -83,7 +77,7 @@ func trashBeside(b *battle) (string, error) {
 	}
 	ratio := busy / b.trash
 	figures := fmt.Sprintf("trash %.0f>%.0f files/s (%.2fx)", b.trash, busy, ratio)
-	if *exact && ratio < leastTrash {
+	if ratio < leastTrash {
 		err = fmt.Errorf("%w: the trash has %.2f of its quiet speed, want at least %.2f", errSlow, ratio, leastTrash)
 	}
 	return figures, err
@@ -118,7 +112,7 @@ func (b *battle) fill(attacker, below, prefix string, files int) (volume, id str
 
 // fillTrash writes files into a workspace.
 func (b *battle) fillTrash() (volume, id string, err error) {
-	return b.fill("trash", "evicted", "", trashFiles())
+	return b.fill("trash", "evicted", "", trashFiles)
 }
 
 // discard ends a workspace of fillTrash, and returns where its files are in the trash.
@@ -152,7 +146,7 @@ func (b *battle) deleted(volume, id string) (speed float64, err error) {
 	}
 	for began := time.Now(); time.Since(began) < 2*answerTime; { // to look at the files would cost as much as their removal
 		if _, err := os.Lstat(filepath.Dir(entry)); errors.Is(err, fs.ErrNotExist) {
-			return float64(trashFiles()) / time.Since(began).Seconds(), nil
+			return float64(trashFiles) / time.Since(began).Seconds(), nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -200,6 +200,10 @@ func TestHostileRepositories(t *testing.T) {
 			s.write(".git/packed-refs", b.String())
 		}, "", TooLarge, "bytes of their names"},
 		{"loose-lies", func(s *scene) { s.looseObject("", "blob 9223372036854775807", []byte("x")) }, "", TooLarge, "PUSH_MAX_SIZE"},
+		{"loose-sparse", func(s *scene) { // the holes follow an object that is fine
+			id := s.looseObject("", "blob 1", []byte("x"))
+			s.must(os.Truncate(s.dotGit("objects/"+id[:2]+"/"+id[2:]), 1<<43))
+		}, "", TooLarge, "PUSH_MAX_SIZE"},
 		{"pack-damaged", func(s *scene) {
 			s.git("repack", "-qd")
 			s.damagePack(func(data []byte) []byte { data[len(data)/2] ^= 0xff; return data })
@@ -308,6 +312,48 @@ func TestContainersGitIsNotUsed(t *testing.T) {
 	testgit.Run(testgit.Command(s.root, "status")) // fails or not
 	if _, err := os.Lstat(canary); err != nil {
 		t.Errorf("control: no program of the container ran: %v", err)
+	}
+}
+
+// TestIndexesAreNotRead: what a container's .idx says, or is, does not matter: git makes one of the pack.
+func TestIndexesAreNotRead(t *testing.T) {
+	t.Parallel()
+	template := newScene(t)
+	template.git("switch", "-q", "-c", "work")
+	want := template.commit("f", "x")
+	template.git("repack", "-q", "-d")
+	for name, put := range map[string]func(path string) error{
+		"garbage": func(path string) error { return os.WriteFile(path, []byte("garbage"), 0o644) },
+		"empty":   func(path string) error { return os.WriteFile(path, nil, 0o644) },
+		"sparse":  func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 1<<42)) },
+		"fifo":    fifo,
+		"link":    func(path string) error { return os.Symlink("/dev/zero", path) },
+		"beyond": func(path string) error { // one object, far behind the end of the pack
+			var b bytes.Buffer
+			b.WriteString("\xfftOc\x00\x00\x00\x02")
+			for range 256 {
+				b.Write([]byte{0, 0, 0, 1})
+			}
+			b.Write(make([]byte, 20+4))
+			b.Write([]byte{0x7f, 0xff, 0xff, 0xff})
+			b.Write(make([]byte, 40))
+			return os.WriteFile(path, b.Bytes(), 0o644)
+		},
+	} {
+		s := template.again(t)
+		indexes, err := filepath.Glob(s.dotGit("objects/pack/*.idx"))
+		s.must(err)
+		for _, path := range indexes {
+			s.must(errors.Join(os.Remove(path), put(path)))
+		}
+		if len(indexes) < 2 {
+			t.Fatalf("there are the indexes %q", indexes)
+		}
+		taken, b := s.mustTake("work")
+		if b.ID != want || taken.Commits != 1 || taken.Objects < 3 {
+			t.Errorf("%s: took %+v with %d commits and %d objects", name, b, taken.Commits, taken.Objects)
+		}
+		s.must(taken.Close())
 	}
 }
 

@@ -27,6 +27,8 @@ const (
 	maxPathBytes    = 16 << 20
 	maxOmitted      = 1000
 	maxOmittedBytes = 128 << 10
+	// maxModuleBytes bounds the paths of submodules in which something was written. A repository may have 10,000.
+	maxModuleBytes = 2 << 20
 	// maxVisited bounds the names that are looked at, and findTime how long that takes.
 	maxVisited = 3_000_000
 	findTime   = time.Minute
@@ -140,8 +142,9 @@ func (r *Reader) compute(ctx context.Context, f func() error) error {
 }
 
 var (
-	errMany = fmt.Errorf("the workspace has more than %d changed names: only a part was looked at", maxVisited)
-	errSlow = fmt.Errorf("to look at all changes takes more than %v: only a part was looked at", findTime)
+	errMany    = fmt.Errorf("the workspace has more than %d changed names: only a part was looked at", maxVisited)
+	errModules = fmt.Errorf("the paths of the submodules that were written to have more than %d bytes: only a part was looked at", maxModuleBytes)
+	errSlow    = fmt.Errorf("to look at all changes takes more than %v: only a part was looked at", findTime)
 )
 
 // Find returns what changed.
@@ -174,6 +177,7 @@ type finder struct {
 	omitted []Omitted
 	bytes   int      // of omitted
 	modules []string // submodules
+	modSize int      // of their paths
 	visited int
 	cut     string // why the result is not complete
 }
@@ -196,7 +200,7 @@ func (f *finder) find(ctx context.Context) error {
 	for _, dir := range f.Dirs {
 		err = cmp.Or(err, disk.Walk(f.ctx, dir, &layerVisitor{finder: f}, nil))
 	}
-	if cause := context.Cause(f.ctx); errors.Is(cause, errMany) || errors.Is(cause, errSlow) {
+	if cause := context.Cause(f.ctx); errors.Is(cause, errMany) || errors.Is(cause, errSlow) || errors.Is(cause, errModules) {
 		f.cut, err = cause.Error(), nil
 	} else if cause != nil {
 		err = cause

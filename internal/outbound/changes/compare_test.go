@@ -221,3 +221,27 @@ func TestSumOfHoles(t *testing.T) {
 		}
 	}
 }
+
+// TestModulesAreBounded: the paths of submodules are kept, so there is an end of them.
+func TestModulesAreBounded(t *testing.T) {
+	t.Parallel()
+	dir, path := t.TempDir(), strings.Repeat(strings.Repeat("m", 200)+"/", 5)+"m"
+	must(t, os.MkdirAll(filepath.Join(dir, path), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, path, ".git"), nil, 0o644))
+	root, err := os.Open(dir)
+	must(t, err)
+	defer root.Close()
+	side := Side{Root: root, Checkout: root}
+	f := new(Reader).newFinder(Source{Before: side, After: side})
+	f.ctx, f.end = context.WithCancelCause(t.Context())
+	for range maxModuleBytes / len(path) {
+		f.noteModule(path)
+	}
+	if err := context.Cause(f.ctx); err != nil {
+		t.Errorf("%d submodules: %v", len(f.modules), err)
+	}
+	f.noteModule(path)
+	if err := context.Cause(f.ctx); err != errModules {
+		t.Errorf("%d submodules: %v, want %v", len(f.modules), err, errModules)
+	}
+}

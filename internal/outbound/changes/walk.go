@@ -63,6 +63,10 @@ func (f *finder) fileOrDirectory(path string) {
 func (f *finder) noteModule(path string) {
 	for _, side := range []Side{f.Before, f.After} {
 		if f.look(side.Checkout, path+"/.git").kind != none {
+			if f.modSize += len(path); f.modSize > maxModuleBytes {
+				f.end(errModules)
+				return
+			}
 			f.modules = append(f.modules, path)
 			return
 		}

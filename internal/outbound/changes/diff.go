@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -37,7 +38,8 @@ const (
 type Patch struct {
 	reader  *Reader
 	repo    repository
-	files   int // in the patch
+	stored  [2][]conversion // of the files before and after, by the number of their change; empty if there are none
+	files   int             // in the patch
 	remarks remarks
 }
 
@@ -87,6 +89,11 @@ func (r *Reader) Diff(ctx context.Context, src Source, format string, ignored bo
 			p = nil
 		}
 	}()
+	for i, side := range []Side{src.Before, src.After} {
+		if p.stored[i], err = p.conversions(ctx, side.Root, set, ignored); err != nil {
+			return p, err
+		}
+	}
 	c := git.Command{Op: "copy what changed", Heavy: true, Write: []string{p.repo.git()}, Dialog: true}
 	c = r.Git.InStore(p.repo.git(), c, "fast-import", "--quiet", "--done", "--date-format=raw")
 	c.Talk = git.Feed(func(ctx context.Context, w *bufio.Writer) error { return p.copy(ctx, src, set, ignored, w) })
@@ -95,7 +102,7 @@ func (r *Reader) Diff(ctx context.Context, src Source, format string, ignored bo
 	}
 	failpoint.Hit("changes/diff/copied")
 	for _, o := range set.Omitted {
-		p.remark("left out: %s: %s", quoted(o.Path), o.Why)
+		p.leaveOut(o.Path, o.Why)
 	}
 	if set.Truncated != "" {
 		p.remark("not complete: %s", set.Truncated)
@@ -112,10 +119,61 @@ func (p *Patch) remark(format string, args ...any) { p.remarks.add(format, args.
 // names of the refs in the repository.
 const before, after = "refs/heads/before", "refs/heads/after"
 
+// inPatch yields the changes that can be in a patch. leftOut, if it is not nil, gets the others with the reason.
+func (s *Set) inPatch(ctx context.Context, ignored bool, leftOut func(path, why string)) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		n := 0
+		for c, err := range s.All {
+			if err == nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				yield(Change{}, err)
+				return
+			}
+			why := ""
+			switch {
+			case c.Ignored && !ignored:
+				continue
+			case c.Module != "":
+				why = "it is in the submodule " + quoted(c.Module)
+			case !allowedInGit(c.Path):
+				why = "git allows no file of this name"
+			case n == maxDiffFiles:
+				why = fmt.Sprintf("a patch has at most %d files", maxDiffFiles)
+			}
+			if why != "" {
+				if leftOut != nil {
+					leftOut(c.Path, why)
+				}
+				continue
+			}
+			n++
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+// leaveOut adds a line about a file that is not in the patch.
+func (p *Patch) leaveOut(path, why string) { p.remark("left out: %s: %s", quoted(path), why) }
+
+// conversion returns what git does to a file, before or after its change, to store it. n is the number of the change.
+func (p *Patch) conversion(side, n int, kind shape) conversion {
+	if kind != file || n >= len(p.stored[side]) {
+		return conversion{}
+	}
+	return p.stored[side][n]
+}
+
 // copy writes the contents before and after, and the two trees, as a stream for git fast-import. The
 // trees are kept in files meanwhile, because there may be many long paths.
 func (p *Patch) copy(ctx context.Context, src Source, set *Set, ignored bool, w *bufio.Writer) error {
-	s, copied := &stream{Writer: w, patch: p, src: src, room: maxDiff}, 0
+	s := &stream{
+		Writer: w, patch: p, src: src, room: maxDiff,
+		hashing: maxPointed, reading: maxConverted, pointers: make(map[string]bool), sizes: make(map[int64]bool), deleted: make(map[int]string),
+	}
 	for _, to := range []**bufio.ReadWriter{&s.before, &s.after} {
 		f, err := unnamed(p.repo.dir)
 		if err != nil {
@@ -124,28 +182,18 @@ func (p *Patch) copy(ctx context.Context, src Source, set *Set, ignored bool, w 
 		defer f.Close()
 		*to = bufio.NewReadWriter(bufio.NewReader(io.NewSectionReader(f, 0, math.MaxInt64)), bufio.NewWriter(f))
 	}
-	for c, err := range set.All {
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
+	if err := s.findDeleted(ctx, set, ignored); err != nil {
+		return err
+	}
+	n := 0
+	for c, err := range set.inPatch(ctx, ignored, p.leaveOut) {
+		if err == nil {
+			err = s.change(ctx, n, c)
 		}
 		if err != nil {
 			return err
 		}
-		switch {
-		case c.Ignored && !ignored:
-			continue
-		case c.Module != "":
-			p.remark("left out: %s: it is in the submodule %s", quoted(c.Path), quoted(c.Module))
-		case !allowedInGit(c.Path):
-			p.remark("left out: %s: git allows no file of this name", quoted(c.Path))
-		case copied == maxDiffFiles:
-			p.remark("left out: %s: a patch has at most %d files", quoted(c.Path), maxDiffFiles)
-		default:
-			if err := s.change(c); err != nil {
-				return err
-			}
-			copied++
-		}
+		n++
 	}
 	for ref, tree := range map[string]*bufio.ReadWriter{before: s.before, after: s.after} {
 		fmt.Fprintf(w, "commit %s\ncommitter x <x> 0 +0000\ndata 0\n", ref)
@@ -168,34 +216,44 @@ type stream struct {
 	room          int64
 	marks         int
 	before, after *bufio.ReadWriter // the trees, as commands of git fast-import
+
+	hashing  int64           // how many bytes of git-lfs's contents may be hashed
+	reading  int64           // how many bytes may be read to be converted
+	pointers map[string]bool // of contents that the repository has
+	sizes    map[int64]bool  // of these contents
+	deleted  map[int]string  // pointers of files before, by the number of their change
 }
 
-// change writes a file before and after its change, unless a limit or the content forbids that.
-// The error is that of the writer, or of the disk.
-func (s *stream) change(c Change) error {
+// change writes a file before and after its change, unless a limit or the content forbids that. n is the number of the
+// change. The error is that of the writer, of the disk, or of the context.
+func (s *stream) change(ctx context.Context, n int, c Change) error {
 	var old, now content
 	var err error
 	if c.Kind != Added {
 		if old, err = open(s.src.Before.Root, c.Path); err != nil {
-			s.patch.remark("left out: %s: it can't be read: %s", quoted(c.Path), errorText(err))
+			s.patch.leaveOut(c.Path, "it can't be read: "+errorText(err))
 			return nil
 		}
 		defer old.Close()
 	}
 	if c.Kind != Deleted {
 		if now, err = open(s.src.After.Root, c.Path); err != nil {
-			s.patch.remark("left out: %s: it can't be read: %s", quoted(c.Path), errorText(err))
+			s.patch.leaveOut(c.Path, "it can't be read: "+errorText(err))
 			return nil
 		}
 		defer now.Close()
 	}
-	size := old.size + now.size
-	switch {
-	case max(old.size, now.size) > maxDiffFile:
-		s.patch.remark("left out: %s: it has more than %d bytes", quoted(c.Path), maxDiffFile)
+	why, err := s.store(ctx, n, &old, &now)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		s.patch.leaveOut(c.Path, why)
 		return nil
-	case size > s.room:
-		s.patch.remark("left out: %s: the files of the patch have more than %d bytes", quoted(c.Path), maxDiff)
+	}
+	size := old.size + now.size
+	if size > s.room {
+		s.patch.leaveOut(c.Path, fmt.Sprintf("the files of the patch have more than %d bytes", maxDiff))
 		return nil
 	}
 	if old.sniff() || now.sniff() {

@@ -28,6 +28,13 @@
 // diff-tree compares the two trees. Neither has attributes, configuration or an index of the container. A name that
 // git refuses would spoil the whole patch, so such files are left out, and named.
 //
+// A patch has files as git stores them, because git apply converts those of its work tree before it compares them, and
+// takes all of a patch or nothing. git says which attributes a file has on each side, in a work tree with copies of the
+// .gitattributes files; the conversions are code of this package, and no filter runs. TestClean and TestEncodings
+// compare them with git's. What git's iconv alone can convert is left out, and so is a content of git-lfs that the
+// repository does not have: where git-lfs is installed, git apply would end in the middle of its work, because it can't
+// get that.
+//
 // An answer keeps 512 KiB of paths in memory, and more, up to 200,000 paths, in a file without a name. A patch is
 // complete in a file before its first byte is sent, so no reader decides how long git has a processor. One inspection
 // of a subject is prepared at a time, and its slots are overdue from the beginning (package work): no mount waits for

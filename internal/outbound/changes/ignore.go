@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxIgnore bounds a .gitignore, and maxIgnores all that are read.
+	// maxIgnore bounds a .gitignore or a .gitattributes, and maxIgnores all of one name that are read.
 	maxIgnore, maxIgnores = 1 << 20, 16 << 20
 	// maxIgnoreDirs bounds the directories in which one is looked for, and maxIgnoreMade those that are made for
 	// the copies, because a container's directories cost it only their names, and ours are removed before an
@@ -169,11 +169,20 @@ type exitCoder interface {
 // copyIgnores copies the .gitignore files that matter for the files that may be ignored, and returns how
 // many there are. It looks at most directories, and makes mostMade.
 func (f *ignorer) copyIgnores(ctx context.Context, work string, most, mostMade int) (n int, err error) {
+	return copyNamed(f.side.Root, ignoreName, f.all(ctx), work, most, mostMade, func(path, why string) {
+		f.omit(path, "files that it names are not ignored: "+why)
+	})
+}
+
+// copyNamed copies the files of one name, such as .gitignore, that are in the directories of paths and above them, into
+// a new directory, and returns how many there are. It looks at most directories, and makes mostMade. leftOut is called
+// for those that it does not copy.
+func copyNamed(root *os.File, name string, paths iter.Seq2[Change, error], work string, most, mostMade int, leftOut func(path, why string)) (n int, err error) {
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return 0, err
 	}
 	before, looked, made, room := "", 0, 0, int64(maxIgnores)
-	for c, err := range f.all(ctx) {
+	for c, err := range paths {
 		if err != nil {
 			return n, err
 		}
@@ -182,28 +191,28 @@ func (f *ignorer) copyIgnores(ctx context.Context, work string, most, mostMade i
 		before = c.Path
 		for dir := path.Dir(c.Path); !isIn(last, dir); dir = path.Dir(dir) {
 			if looked == most {
-				f.omit(path.Join(dir, ignoreName), fmt.Sprintf("files that it and others name are not ignored: files were added in more than %d directories", most))
+				leftOut(path.Join(dir, name), fmt.Sprintf("it and others were not looked at, because files changed in more than %d directories", most))
 				return n, nil
 			}
 			looked++
 			if dir == "." {
 				last = c.Path // it is the last one
 			}
-			data, err := readSmall(f.side.Root, path.Join(dir, ignoreName), min(room, maxIgnore))
+			data, err := readSmall(root, path.Join(dir, name), min(room, maxIgnore))
 			room -= int64(len(data)) // also of what is left out
 			switch {
 			case absent(err):
 				continue
 			case err != nil:
-				f.omit(path.Join(dir, ignoreName), "files that it names are not ignored: "+errorText(err))
+				leftOut(path.Join(dir, name), errorText(err))
 				continue
 			}
 			if made += strings.Count(dir, "/") + 1; made > mostMade {
-				f.omit(path.Join(dir, ignoreName), "files that it names are not ignored: there are too many such files")
+				leftOut(path.Join(dir, name), "there are too many such files")
 				continue
 			}
 			to := filepath.Join(work, dir)
-			if err := errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, ignoreName), data, 0o644)); errors.Is(err, unix.ENAMETOOLONG) {
+			if err := errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, name), data, 0o644)); errors.Is(err, unix.ENAMETOOLONG) {
 				continue
 			} else if err != nil {
 				return n, err

@@ -22,6 +22,11 @@ type Pointer struct {
 	Size int64  // of the content, bytes
 }
 
+// Text returns the file of a pointer as git-lfs's clean filter writes it.
+func (p Pointer) Text() string {
+	return fmt.Sprintf("version %s\noid sha256:%s\nsize %d\n", pointerVersions[0], p.OID, p.Size)
+}
+
 // A pointer has less than MaxPointer bytes, line ends and blank lines included (git-lfs,
 // docs/spec.md): git-lfs takes what follows for the next request. Its three lines have at
 // least MinPointer bytes.

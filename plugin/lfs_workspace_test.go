@@ -10,6 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
+	lfsfiles "github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -104,6 +105,16 @@ func TestLFSWorkspaces(t *testing.T) {
 				t.Helper()
 				if got := readFile(t, filepath.Join(dir, path)); got != want {
 					t.Errorf("%s: %q, want %q", path, got, want)
+				}
+			}
+			for _, name := range lfsfiles.Hooks {
+				wantContent(".git/hooks/"+name, string(lfsfiles.Hook()))
+				info, err := os.Stat(filepath.Join(dir, ".git/hooks", name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if info.Mode().Perm() != 0o755 {
+					t.Errorf("%s: %v", name, info.Mode())
 				}
 			}
 			wantClean := func(at string) {

@@ -1,13 +1,16 @@
 package hostile
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 )
 
 func init() {
@@ -125,8 +128,15 @@ func (s *scene) wantTree(tree string) {
 	if err != nil {
 		s.Errorf("walk: %v", err)
 	}
-	if hooks, err := os.ReadDir(filepath.Join(tree, ".git/hooks")); err != nil || len(hooks) > 0 {
-		s.Errorf(".git/hooks has %v, %v", hooks, err)
+	hooks, err := os.ReadDir(filepath.Join(tree, ".git/hooks"))
+	if err != nil {
+		s.Errorf(".git/hooks: %v", err)
+	}
+	for _, hook := range hooks { // those of git-lfs are ours
+		data, err := os.ReadFile(filepath.Join(tree, ".git/hooks", hook.Name()))
+		if err != nil || !bytes.Equal(data, lfs.Hook()) || !slices.Contains(lfs.Hooks, hook.Name()) {
+			s.Errorf(".git/hooks/%s is %q, %v", hook.Name(), data, err)
+		}
 	}
 	config, err := os.ReadFile(filepath.Join(tree, ".git/config"))
 	if err != nil || strings.Contains(string(config), "fsmonitor") || strings.Contains(string(config), "hooksPath") {

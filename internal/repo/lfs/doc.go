@@ -29,4 +29,10 @@
 //   - Where somebody has run git lfs install, git uses that process and not our filter, so nothing is slower there. We
 //     name no process, because git has no way back from one that can't be started.
 //   - The filter is required: if it fails, as on a full disk, git add fails too, and commits no content.
+//
+// # The hooks of a workspace
+//
+// The tree of a repository with LFS files has git-lfs's hooks too, each a script of ours (Hook). Without pre-push, a git push
+// from a container succeeds and leaves the objects behind. It executes git-lfs if that is there, and otherwise refuses
+// commits with pointers. git-lfs must be able to replace the scripts, or git lfs install would fail.
 package lfs

@@ -25,7 +25,7 @@ const LFSObjects = "lfs objects"
 func LFSDir(dir string) string { return filepath.Join(dir, "lfs") }
 
 // fillLFS replaces the git-lfs pointers of a checkout by the contents of their objects, and
-// puts the objects into its repository. It fetches missing objects; if it can't get one,
+// puts the objects, and git-lfs's hooks, into its repository. It fetches missing objects; if it can't get one,
 // that is an error.
 func (c *Collection) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
 	if len(found.Pointers) == 0 {
@@ -41,14 +41,31 @@ func (c *Collection) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co ch
 	if err := checkout.Fill(ctx, c.git, co, storage, found.Pointers); err != nil {
 		return err
 	}
-	return linkLFS(ctx, co, storage, found.Pointers)
+	return errors.Join(linkLFS(ctx, co, storage, found.Pointers), writeLFSHooks(co))
+}
+
+// repositoryOf returns the directory of a checkout's repository.
+func repositoryOf(co checkout.Spec) string { return cmp.Or(co.GitDir, filepath.Join(co.Dir, ".git")) }
+
+// writeLFSHooks makes git-lfs's hooks in the repository of a checkout, as git-lfs does when it checks files out. They are in
+// no way of those of an image: git has either core.hooksPath, or these.
+func writeLFSHooks(co checkout.Spec) error {
+	w, gitDir := ownedWriter{uid: int(co.UID), gid: int(co.GID)}, repositoryOf(co)
+	w.mkdirs(gitDir, "hooks")
+	for _, name := range lfs.Hooks {
+		path := filepath.Join(gitDir, "hooks", name)
+		if w.file(path, lfs.Hook()); w.err == nil {
+			w.err = os.Chmod(path, 0o755)
+		}
+	}
+	return w.err
 }
 
 // linkLFS links the objects of pointers to where git-lfs looks for them in the repository of
 // a checkout, so that git can restore files without the server. A container can't change
 // the objects: its writes go to the upper directory of its own overlay.
 func linkLFS(ctx context.Context, co checkout.Spec, storage string, pointers []lfs.Pointer) error {
-	w, gitDir := ownedWriter{uid: int(co.UID), gid: int(co.GID)}, cmp.Or(co.GitDir, filepath.Join(co.Dir, ".git"))
+	w, gitDir := ownedWriter{uid: int(co.UID), gid: int(co.GID)}, repositoryOf(co)
 	for _, p := range pointers {
 		if p.Size == 0 { // such a pointer needs no object
 			continue

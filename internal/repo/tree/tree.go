@@ -24,7 +24,7 @@ import (
 
 // treeShape is the version of the format of trees. It is part of their IDs, so that trees
 // of another version are not used.
-const treeShape = "files-4"
+const treeShape = "files-5"
 
 // Layers are the layers of a checkout, which are held until Release.
 type Layers struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -23,10 +24,10 @@ import (
 // removed, or a directory was replaced. lower are the layers below the upper of rec, without those of warm, which are
 // paths of directories whose changes do not count. The error is os.ErrNotExist if the upper is gone.
 //
-// These are no changes: what the workspace began with, the indexes and the times of a pack,
-// which git also writes when it only reads, and an empty directory or file that the engine makes
-// for a mount in the workspace. An entry that can't be read, or whose search in the layers
-// takes too long, counts as a change. An upper that is a copy without extended attributes has
+// These are no changes: what the workspace began with; a file whose owner or mode was changed and changed back; the
+// indexes, the times of a pack and FETCH_HEAD, which git also writes when it only reads, or fetches nothing new; and an
+// empty directory or file that the engine makes for a mount in the workspace. An entry that can't be read, or whose
+// search in the layers takes too long, counts as a change. An upper that is a copy without extended attributes has
 // changes, because nothing tells what it had.
 func Changed(ctx context.Context, upper string, rec meta.Workspace, lower, warm []string) (bool, error) {
 	if whole, err := overlay.Marked(upper); err != nil || !whole {
@@ -124,6 +125,9 @@ func (v *changeFinder) isWarm(kind uint8, e disk.Entry) bool {
 
 // isChange reports whether an entry of an upper is a change.
 func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
+	if v.isAsBelow(kind, e) {
+		return false
+	}
 	switch path {
 	case ".git/config":
 		return kind != unix.DT_REG || !hasContent(e, v.config)
@@ -133,7 +137,7 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 		return kind != unix.DT_LNK || !linksTo(e, cache.Mount)
 	}
 	switch {
-	case isIndex(v.names):
+	case isOfReading(v.names):
 		return kind != unix.DT_REG
 	case kind == unix.DT_CHR && len(v.rec.From) > 0 && isLock(v.names):
 		return false // see Unlock
@@ -147,10 +151,11 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	return true
 }
 
-// isIndex reports whether a path is that of the index, or of the index of a submodule.
-func isIndex(names []string) bool {
+// isOfReading reports whether a path is that of the index, or of what the last fetch has found, or of a submodule's. What
+// a fetch brings has other files.
+func isOfReading(names []string) bool {
 	n := len(names)
-	return n >= 2 && names[0] == ".git" && names[n-1] == "index" && (n == 2 || names[1] == "modules")
+	return n >= 2 && names[0] == ".git" && (names[n-1] == "index" || names[n-1] == "FETCH_HEAD") && (n == 2 || names[1] == "modules")
 }
 
 // isLock reports whether a path is that of a lock of git.
@@ -176,6 +181,60 @@ func (v *changeFinder) hides(e disk.Entry) bool {
 		_, err = root.Lstat(path)
 		root.Close()
 		if !errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAsBelow reports whether an entry is a copy, as a chown makes one, of a file or a link of the layers below, and still has
+// its owner, mode and time. A file has no data of its own then, if the kernel can copy files without their data.
+func (v *changeFinder) isAsBelow(kind uint8, e disk.Entry) bool {
+	isCopy := kind == unix.DT_LNK || kind == unix.DT_REG && e.HasAttribute("trusted.overlay.metacopy") && !e.HasAttribute("trusted.overlay.redirect")
+	if !isCopy || e.Depth > maxKnown || len(v.rec.From) > 0 || hasOtherAttributes(e) { // lower has checkpoints last, which are on top
+		return false
+	}
+	now, err := upfile.Stat(e.Dir, e.Name)
+	if err != nil {
+		return false
+	}
+	path := strings.Join(v.names, "/")
+	for _, dir := range v.lower {
+		if v.looks++; v.looks > maxLooks {
+			return false
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return false
+		}
+		info, err := root.Lstat(path)
+		target := ""
+		if err == nil && kind == unix.DT_LNK {
+			target, err = root.Readlink(path)
+		}
+		root.Close()
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		was, ok := info.Sys().(*syscall.Stat_t)
+		return ok && now.Mode == was.Mode && now.Uid == was.Uid && now.Gid == was.Gid && now.Size == was.Size &&
+			now.Mtim.Sec == was.Mtim.Sec && now.Mtim.Nsec == was.Mtim.Nsec && (kind != unix.DT_LNK || linksTo(e, target))
+	}
+	return false
+}
+
+// hasOtherAttributes reports whether an entry has extended attributes that are neither overlayfs's nor a label of SELinux.
+func hasOtherAttributes(e disk.Entry) bool {
+	buf := make([]byte, 1<<10)
+	n, err := unix.Llistxattr(upfile.Below(e.Dir, e.Name), buf)
+	if err != nil {
+		return true
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00") {
+		if name != "" && name != "security.selinux" && !strings.HasPrefix(name, "trusted.overlay.") {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,6 +131,84 @@ func TestChangedWarm(t *testing.T) {
 		got, err := Changed(t.Context(), dir, meta.Workspace{}, []string{lower}, []string{"nm", "web/dist", "gen/a/b"})
 		if err != nil || got != tt.want {
 			t.Errorf("%s: changed is %v, want %v; %v", tt.path, got, tt.want, err)
+		}
+	}
+}
+
+// TestChangedReading: what git writes when it only reads, or fetches nothing new, is no change.
+func TestChangedReading(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		".git/index": false, ".git/FETCH_HEAD": false, ".git/modules/a/b/FETCH_HEAD": false, ".git/modules/a/index": false,
+		"FETCH_HEAD": true, ".git/x/FETCH_HEAD": true, ".git/refs/remotes/origin/main": true,
+	} {
+		dir := testdir.New(t, "upper")
+		if err := errors.Join(overlay.Mark(dir), os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755), os.WriteFile(filepath.Join(dir, path), []byte("x"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Changed(t.Context(), dir, meta.Workspace{}, nil, nil); err != nil || got != want {
+			t.Errorf("%s: changed is %v, want %v; %v", path, got, want, err)
+		}
+	}
+}
+
+// TestChangedBack: a copy of a file or a link that is as in the topmost layer is no change, wherever it is.
+func TestChangedBack(t *testing.T) {
+	t.Parallel()
+	top, bottom := testdir.New(t, "upper"), testdir.New(t, "upper")
+	at := time.Unix(1_000_000_000, 5)
+	write := func(dir, name, text string) error {
+		path := filepath.Join(dir, name)
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644), os.Chtimes(path, at, at))
+	}
+	if err := errors.Join(write(top, ".git/HEAD", "1234"), write(top, ".git/config", "1234"), write(bottom, "dir/file", "1234"),
+		write(bottom, ".git/HEAD", "12345"), os.Symlink("dir", filepath.Join(bottom, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(string) error { return nil }
+	attribute := func(path, name string) error { return unix.Setxattr(path, name, []byte("y"), 0) }
+	for _, tt := range []struct {
+		name, path string
+		change     func(path string) error
+		rec        meta.Workspace
+		want       bool
+	}{
+		{"a file", "dir/file", nothing, meta.Workspace{}, false},
+		{"of git", ".git/HEAD", nothing, meta.Workspace{}, false},
+		{"the configuration", ".git/config", nothing, meta.Workspace{}, false},
+		{"another owner", "dir/file", func(path string) error { return os.Chown(path, 1, 0) }, meta.Workspace{}, true},
+		{"another group", "dir/file", func(path string) error { return os.Chown(path, 0, 1) }, meta.Workspace{}, true},
+		{"another mode", "dir/file", func(path string) error { return os.Chmod(path, 0o755) }, meta.Workspace{}, true},
+		{"another time", "dir/file", func(path string) error { return os.Chtimes(path, at, at.Add(1)) }, meta.Workspace{}, true},
+		{"another size", "dir/file", func(path string) error { return errors.Join(os.Truncate(path, 5), os.Chtimes(path, at, at)) }, meta.Workspace{}, true},
+		{"data", "dir/file", func(path string) error { return unix.Removexattr(path, "trusted.overlay.metacopy") }, meta.Workspace{}, true},
+		{"moved", "dir/file", func(path string) error { return attribute(path, "trusted.overlay.redirect") }, meta.Workspace{}, true},
+		{"an attribute", "dir/file", func(path string) error { return attribute(path, "user.x") }, meta.Workspace{}, true},
+		{"on a checkpoint", "dir/file", nothing, meta.Workspace{From: []string{"x"}}, true},
+		{"new", "dir/new", nothing, meta.Workspace{}, true},
+	} {
+		dir := testdir.New(t, "upper")
+		path := filepath.Join(dir, tt.path)
+		if err := errors.Join(overlay.Mark(dir), write(dir, tt.path, "1234"), attribute(path, "trusted.overlay.metacopy"), tt.change(path)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Changed(t.Context(), dir, tt.rec, []string{top, bottom}, nil); err != nil || got != tt.want {
+			t.Errorf("%s: changed is %v, want %v; %v", tt.name, got, tt.want, err)
+		}
+	}
+	for target, want := range map[string]bool{"dir": false, "bin": true} {
+		dir := testdir.New(t, "upper")
+		info, err := os.Lstat(filepath.Join(bottom, "link"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(dir, "link")
+		ts := unix.NsecToTimespec(info.ModTime().UnixNano())
+		if err := errors.Join(overlay.Mark(dir), os.Symlink(target, link), unix.UtimesNanoAt(unix.AT_FDCWD, link, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Changed(t.Context(), dir, meta.Workspace{}, []string{top, bottom}, nil); err != nil || got != want {
+			t.Errorf("a link to %s: changed is %v, want %v; %v", target, got, want, err)
 		}
 	}
 }

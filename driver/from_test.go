@@ -69,7 +69,7 @@ func TestFrom(t *testing.T) {
 			if testgit.GitAny(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
 				t.Errorf("git status in the workspace: %s", testgit.GitAny(t, dir, "status"))
 			}
-			if has(t, dir, ".hdcache") {
+			if has(t, dir, ".git/hdcache") {
 				t.Error("the volume has a cache, but the checkpoint's options have cache=off")
 			}
 			data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))

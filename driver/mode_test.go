@@ -156,7 +156,7 @@ func TestLastContainerEnds(t *testing.T) {
 func TestUnchangedWorkspaceLeavesNoCheckpoint(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
-		write(t, dir, ".hdcache/go-mod/x", "cache")
+		write(t, dir, ".git/hdcache/go-mod/x", "cache")
 		write(t, dir, ".git/index", "as git status leaves it")
 		w.unmountOK("v", "1")
 		w.removeOK("v")

@@ -147,7 +147,7 @@ func sameAsClone(t *testing.T, url, dir string) {
 	t.Helper()
 	plain := filepath.Join(scratch(t), "plain")
 	testgit.Git(t, "/", "clone", "-q", "--branch", "main", url, plain)
-	out, err := exec.Command("diff", "-r", "--no-dereference", "--exclude=.git", "--exclude=.hdcache", plain, dir).CombinedOutput()
+	out, err := exec.Command("diff", "-r", "--no-dereference", "--exclude=.git", plain, dir).CombinedOutput()
 	if err != nil {
 		t.Errorf("the files differ from a clone's: %v\n%s", err, out)
 	}

@@ -70,7 +70,7 @@ func TestEmptyRepository(t *testing.T) {
 				if got := testgit.GitAny(t, dir, "rev-parse", "--show-object-format"); got != tt.format { // git clone copies it from version 2.41 on
 					t.Errorf("%s has the format %s", name, got)
 				}
-				if got := testdir.Names(t, dir); !slices.Equal(slices.DeleteFunc(got, func(n string) bool { return n == "out" }), []string{".git", ".hdcache"}) {
+				if got := testdir.Names(t, dir); !slices.Equal(slices.DeleteFunc(got, func(n string) bool { return n == "out" }), []string{".git"}) {
 					t.Errorf("%s has %q", name, got)
 				}
 				if st := p.get(name).Status; st["commit"] != "" || st["pulled_sha"] != "" || st["last_error"] != "" || st["state"] != "ready" {

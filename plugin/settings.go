@@ -96,6 +96,7 @@ var defaults = map[string]string{
 	"SIZE_FACTOR":          "1",
 	"KEEP_READY":           "0",
 	"DEFAULT_OPTS":         "",
+	"CACHE_LINK":           "false",
 	"ALLOW_SCHEMES":        "",
 	"REWRITE_SUBMODULES":   "true",
 	"ALLOW_SHARED_PRIVATE": "false",
@@ -166,6 +167,13 @@ func loadSettings(getenv func(name string) string) (settings, error) {
 	}
 	if s.defaults, err = volume.ParseDefaults(v.GetString("DEFAULT_OPTS")); err != nil {
 		return fail("DEFAULT_OPTS", "", err)
+	}
+	cacheLink, err := strconv.ParseBool(v.GetString("CACHE_LINK"))
+	if err != nil {
+		return fail("CACHE_LINK", "true or false", nil)
+	}
+	if _, given := s.defaults["cache_link"]; cacheLink && !given {
+		s.defaults["cache_link"] = "true"
 	}
 	if s.schemes, err = volume.ParseSchemes(v.GetString("ALLOW_SCHEMES")); err != nil {
 		return fail("ALLOW_SCHEMES", "", err)

@@ -88,6 +88,9 @@ func TestSettings(t *testing.T) {
 		{"KEEP_READY", "-5m", nil, "from 1m0s"},
 		{"KEEP_READY", "25h", nil, "to 24h0m0s"},
 		{"KEEP_READY", "5", nil, "from 1m0s"},
+		{"CACHE_LINK", "", func(s settings) bool { return s.defaults["cache_link"] != "true" }, ""},
+		{"CACHE_LINK", "true", func(s settings) bool { return s.defaults["cache_link"] == "true" }, ""},
+		{"CACHE_LINK", "yes", nil, "true or false"},
 		{"DEFAULT_OPTS", "", func(s settings) bool { return len(s.defaults) == 0 }, ""},
 		{"DEFAULT_OPTS", "cache=off,refresh=30s", func(s settings) bool { return s.defaults["cache"] == "off" && s.defaults["refresh"] == "30s" }, ""},
 		{"DEFAULT_OPTS", "cache=some", nil, "shared, off"},
@@ -144,6 +147,12 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run(tt.key+"="+tt.value, tt.run)
 	}
+}
+
+// TestCacheLinkOfDefaultOptions checks that the default option says more than the setting.
+func TestCacheLinkOfDefaultOptions(t *testing.T) {
+	t.Parallel()
+	settingCase{"CACHE_LINK", "true", func(s settings) bool { return s.defaults["cache_link"] == "false" }, ""}.check(t, "DEFAULT_OPTS=cache_link=false")
 }
 
 // TestWrongSettingStopsTheStart checks that a wrong setting stops the start before anything is changed.

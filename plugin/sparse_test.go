@@ -95,7 +95,7 @@ func TestSparseWithTrackedCacheLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, scratch(t))
-	p.create("v", map[string]string{"repo": s.URL("sample"), "sparse": "docs"})
+	p.create("v", map[string]string{"repo": s.URL("sample"), "sparse": "docs", "cache_link": "true"})
 	dir := p.mount("v", "1")
 	clean(t, dir)
 	if _, err := os.Lstat(filepath.Join(dir, ".hdcache")); !os.IsNotExist(err) {
@@ -103,7 +103,7 @@ func TestSparseWithTrackedCacheLink(t *testing.T) {
 	}
 }
 
-// files lists the files below dir, without those in .git and the plugin's .hdcache.
+// files lists the files below dir, without those in .git.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var list []string
@@ -113,7 +113,7 @@ func files(t *testing.T, dir string) []string {
 			return err
 		case d.Name() == ".git" && path != dir:
 			return filepath.SkipDir
-		case !d.IsDir() && d.Name() != ".hdcache":
+		case !d.IsDir():
 			rel, err := filepath.Rel(dir, path)
 			list = append(list, rel)
 			return err

@@ -15,20 +15,20 @@ func TestCache(t *testing.T) {
 	e, r := shared(t), newRemote(t)
 	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
 
-	const read = "cat .hdcache/mine/* 2>/dev/null || echo none"
+	const read = "cat .git/hdcache/mine/* 2>/dev/null || echo none"
 	first, second := e.sleeper(t, mount(subject(t))), e.sleeper(t, mount(subject(t)))
-	first.sh(t, "mkdir .hdcache/mine; echo one >.hdcache/mine/one; git clean -ffdxq")
+	first.sh(t, "mkdir .git/hdcache/mine; echo one >.git/hdcache/mine/one; git clean -ffdxq")
 	if got := first.sh(t, "cat .git/hdcache/mine/one"); got != "one" {
 		t.Errorf("after git clean: got %q, want the marker", got)
 	}
 	if got := second.sh(t, read); got != "none" {
 		t.Errorf("the second container sees %q while the first one runs", got)
 	}
-	second.sh(t, "mkdir .hdcache/mine; echo two >.hdcache/mine/two; rm -rf .hdcache/npm")
+	second.sh(t, "mkdir .git/hdcache/mine; echo two >.git/hdcache/mine/two; rm -rf .git/hdcache/npm")
 	first.remove(t)
 	e.awaitPublished(t, subject(t))
 	third := e.sleeper(t, mount(subject(t)))
-	if got := third.sh(t, read+"; git status --porcelain; ls -d .hdcache/npm"); got != "one\n.hdcache/npm" {
+	if got := third.sh(t, read+"; git status --porcelain --ignored; ls -d .git/hdcache/npm"); got != "one\n.git/hdcache/npm" {
 		t.Errorf("the third container: got %q, want the first one's marker and a clean status", got)
 	}
 	third.sh(t, "rm -rf .git; rm -rf -- .[!.]* *; ls -A")
@@ -65,8 +65,8 @@ func TestCache(t *testing.T) {
 func TestCacheFolders(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
-	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "readlink .hdcache; ls .hdcache/")
-	want := strings.Fields(".git/hdcache go-mod go-build npm pnpm yarn pip uv cargo maven gradle bundler composer nuget ccache env")
+	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t), "cache_link=true"), "readlink .hdcache; ls .hdcache/")
+	want := strings.Fields(".git/hdcache go-mod go-build npm pnpm yarn pip uv cargo maven gradle bundler composer nuget ccache env CACHEDIR.TAG")
 	names := strings.Fields(got)
 	for _, name := range want {
 		if !slices.Contains(names, name) {
@@ -78,7 +78,7 @@ func TestCacheFolders(t *testing.T) {
 func TestCacheOff(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
-	m := mount("", "repo="+r.url, "cache=off", "subject="+subject(t))
+	m := mount("", "repo="+r.url, "cache=off", "cache_link=true", "subject="+subject(t))
 	if got := e.sh(t, m, "ls -d .hdcache .git/hdcache 2>/dev/null || echo none"); got != "none" {
 		t.Errorf("got %q, want none", got)
 	}
@@ -89,7 +89,7 @@ func TestCacheOfRepository(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	r.commit(t, "main", gitserver.Change{Path: ".hdcache", Content: "mine\n"})
-	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "cat .hdcache; git status --porcelain; ls -d .git/hdcache/npm")
+	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t), "cache_link=true"), "cat .hdcache; git status --porcelain; ls -d .git/hdcache/npm")
 	if want := "mine\n.git/hdcache/npm"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -99,7 +99,7 @@ func TestCacheOfRepository(t *testing.T) {
 func TestCacheEnv(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
-	m := mount("", "repo="+r.url, "subject="+subject(t))
+	m := mount("", "repo="+r.url, "subject="+subject(t), "cache_link=true")
 	const want = "/w/.git/hdcache/go-mod /w/.git/hdcache/go-build /w/.git/hdcache/npm /w/.git/hdcache/pip /w/.git/hdcache/uv /w/.git/hdcache/cargo"
 	for _, line := range []string{
 		"HDCACHE=/w/.git/hdcache . /w/.git/hdcache/env",

@@ -18,9 +18,9 @@ const treePortrait = `
 	echo "branch $(git symbolic-ref -q HEAD || echo none)"
 	git status --porcelain --branch
 	git ls-files --stage
-	find . -mindepth 1 -path ./.git -prune -o -name .hdcache -prune -o ! -type l -print0 | sort -z | xargs -0 stat -c 'mode %a %n'
+	find . -mindepth 1 -path ./.git -prune -o ! -type l -print0 | sort -z | xargs -0 stat -c 'mode %a %n'
 	find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 sha1sum
-	find . -path ./.git -prune -o -name .hdcache -prune -o -type l -print | sort | while read -r link; do
+	find . -path ./.git -prune -o -type l -print | sort | while read -r link; do
 		echo "link $link $(readlink "$link")"
 	done
 `

@@ -16,8 +16,8 @@ import (
 // work is what the container does before the crash. proof prints proofOutput if all of the work
 // still exists.
 const (
-	work        = `echo changed >README.md; git commit -qam mine; echo dirty >dirty; mkdir -p .hdcache/mine; echo cached >.hdcache/mine/marker`
-	proof       = `cat README.md dirty; git log -1 --format=%s; git status --porcelain; git fsck --no-progress --no-dangling; cat .hdcache/mine/marker`
+	work        = `echo changed >README.md; git commit -qam mine; echo dirty >dirty; mkdir -p .git/hdcache/mine; echo cached >.git/hdcache/mine/marker`
+	proof       = `cat README.md dirty; git log -1 --format=%s; git status --porcelain; git fsck --no-progress --no-dangling; cat .git/hdcache/mine/marker`
 	proofOutput = "changed\ndirty\nmine\n?? dirty\ncached"
 )
 

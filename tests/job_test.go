@@ -77,7 +77,7 @@ func install(t *testing.T) *engine {
 func (j *job) clean(when, subject string) {
 	j.t.Helper()
 	out := j.sh(j.t, mount(subject), portrait+`
-		echo changed >README.md; git commit -qam mine; echo dirty >dirty; rm -rf src; git config user.name mallory; mkdir -p .hdcache/mine; echo cached >.hdcache/mine/`+subject)
+		echo changed >README.md; git commit -qam mine; echo dirty >dirty; rm -rf src; git config user.name mallory; mkdir -p .git/hdcache/mine; echo cached >.git/hdcache/mine/`+subject)
 	same(j.t, when+", a container of "+subject, out, j.want["main"])
 }
 
@@ -94,7 +94,7 @@ func (j *job) firstContainers() {
 		if got := j.clones(j.t, subject); len(got) != 1 {
 			j.t.Errorf("clones of %s: %q, want one", subject, got)
 		}
-		if got := j.sh(j.t, mount(subject), "ls .hdcache/mine"); got != subject {
+		if got := j.sh(j.t, mount(subject), "ls .git/hdcache/mine"); got != subject {
 			j.t.Errorf("the cache of %s has %q, want what its own containers wrote", subject, got)
 		}
 	}

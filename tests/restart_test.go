@@ -12,7 +12,7 @@ func TestRestartContainer(t *testing.T) {
 	e, r := shared(t), newRemote(t)
 	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
 	c := e.sleeper(t, mount(subject(t)))
-	c.sh(t, "rm -rf src; echo mine >mine; git commit -qam mine; mkdir -p .hdcache/mine; echo cached >.hdcache/mine/marker")
+	c.sh(t, "rm -rf src; echo mine >mine; git commit -qam mine; mkdir -p .git/hdcache/mine; echo cached >.git/hdcache/mine/marker")
 
 	pushed := r.commit(t, "main", gitserver.Change{Path: "new", Content: "new\n"})
 	e.docker(t, "restart", "--time", "0", c.id)
@@ -22,7 +22,7 @@ func TestRestartContainer(t *testing.T) {
 	}
 	c.remove(t)
 	e.awaitReclaimed(t, subject(t))
-	if got := e.sh(t, mount(subject(t)), "cat .hdcache/mine/marker"); got != "cached" {
+	if got := e.sh(t, mount(subject(t)), "cat .git/hdcache/mine/marker"); got != "cached" {
 		t.Errorf("the cache has %q, want the first start's marker", got)
 	}
 	e.awaitReclaimed(t, subject(t))

@@ -21,7 +21,7 @@ func TestUsers(t *testing.T) {
 				echo `+user+` >mine; git add mine; git commit -qm mine
 				git gc --quiet; git fsck --no-progress --no-dangling
 				echo more >>README.md; rm -rf src; git checkout -q src; git stash -q
-				for folder in .hdcache/*/; do echo cached >"$folder/mine"; done
+				for folder in .git/hdcache/*/; do echo cached >"$folder/mine"; done
 				git status --porcelain`, "--user", user)
 			if got != user {
 				t.Errorf("got %q, want the owner %s and nothing else", got, user)

@@ -70,8 +70,8 @@ func TestWarm(t *testing.T) {
 
 	// An untrusted job sees the files, and leaves nothing behind.
 	run(with("publish=never"), `echo evil >node_modules/a/index; mkdir -p web/dist; echo evil >web/dist/out
-		mkdir .hdcache/mine; echo evil >.hdcache/mine/x`, "")
-	run(m, packages+"; ls ../web 2>/dev/null || true; ls ../.hdcache/mine 2>/dev/null || true", second)
+		mkdir .git/hdcache/mine; echo evil >.git/hdcache/mine/x`, "")
+	run(m, packages+"; ls ../web 2>/dev/null || true; ls ../.git/hdcache/mine 2>/dev/null || true", second)
 	// Other keys and uids do not share warm directories. A new branch begins with those of the
 	// default branch.
 	run(with("warm_key=image-2"), packages, "none")

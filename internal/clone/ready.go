@@ -19,7 +19,7 @@ func SpecOf(o volume.Options) Spec {
 			URL: o.Repo, Ref: o.Ref, History: o.History, ColdShallow: o.ColdShallow, Refresh: o.Refresh, StaleIfError: o.StaleIfError,
 			Credential: o.Credential,
 		},
-		Files: o.Files, UID: o.UID, GID: o.GID,
+		Files: o.Files, UID: o.UID, GID: o.GID, CacheLink: o.CacheLink,
 	}
 }
 

@@ -30,5 +30,5 @@ func PublishOf(options map[string]string) Publish {
 // HasCacheLink reports whether the options of a workspace, as Map returned them, ask for a link to the cache at the
 // top of the work tree.
 func HasCacheLink(options map[string]string) bool {
-	return options[optCache] != string(CacheOff) && options[optLink] != "false"
+	return options[optCache] != string(CacheOff) && options[optLink] == "true"
 }

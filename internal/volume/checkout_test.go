@@ -28,6 +28,7 @@ func TestCheckout(t *testing.T) {
 		{map[string]string{"auth": "container"}, true},
 		{map[string]string{"size": "1g", "inodes": "1000"}, true},
 		{map[string]string{"cache_link": "false"}, true},
+		{map[string]string{"cache_link": "true"}, false}, // git ignores the link
 		{map[string]string{"publish": "never"}, true},
 		{map[string]string{"warm_files": "go.sum", "warm_exact": "true"}, true},
 		{map[string]string{"cold": "full"}, true},

@@ -29,7 +29,7 @@ type Options struct {
 	Mode         Mode
 	Cache        Cache
 	Publish      Publish
-	NoCacheLink  bool // the top of the work tree has no link to the cache
+	CacheLink    bool // the top of the work tree has a link to the cache
 	Warm         Warm
 	WarmKey      string // separates warm state that must not mix; may be empty
 	WarmFiles    Warm   // each content of these files has a warm state of its own
@@ -97,7 +97,7 @@ var options = []option{
 	field(optSubject, allowedSubject, func(o *Options) *Subject { return &o.Subject }, parseSubject, asText),
 	words(optMode, func(o *Options) *Mode { return &o.Mode }, ModePrivate, ModeShared, ModeKeep),
 	words(optCache, func(o *Options) *Cache { return &o.Cache }, CacheShared, CacheOff),
-	flag(optLink, func(o *Options) *bool { return &o.NoCacheLink }, "true", "false"),
+	flag(optLink, func(o *Options) *bool { return &o.CacheLink }, "false", "true"),
 	words(optPublish, func(o *Options) *Publish { return &o.Publish }, PublishAlways, PublishMarked, PublishNever),
 	field(optWarm, allowedWarm, func(o *Options) *Warm { return &o.Warm }, parseWarm, asText),
 	field(optWarmKey, allowedWarmKey, func(o *Options) *string { return &o.WarmKey }, parseWarmKey, asText),
@@ -170,7 +170,7 @@ func indexOf(text string, allowed []string) (i int, problem string) {
 func asText[T ~string](value T) string { return string(value) }
 
 // Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
-// ones: the remote's HEAD, subject default, mode private, cache shared with a link, publish always, uid and gid 0,
+// ones: the remote's HEAD, subject default, mode private, cache shared without a link, publish always, uid and gid 0,
 // refresh auto, stale_if_error 0s, the full history, also at first, and all files, lfs, no submodules, whose errors
 // fail, the credential whose scope fits, auth none, no limits.
 //
@@ -335,7 +335,7 @@ func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 // younger has the options that the first version lacks, with their built-in defaults. The versions before an option
 // refuse to start with a volume whose record has it, and a downgrade must work for those that do not use it.
 var younger = map[string]string{
-	optCold: "full", optModuleErrors: "fail", optLink: "true", optAuth: string(AuthNone), optPublish: string(PublishAlways),
+	optCold: "full", optModuleErrors: "fail", optLink: "false", optAuth: string(AuthNone), optPublish: string(PublishAlways),
 	optWarmFiles: "", optWarmExact: "false", optSize: "", optInodes: "",
 }
 
@@ -355,7 +355,7 @@ func (o Options) Map() map[string]string {
 
 // notOfCheckout lists the options that do not decide what a Mount finds checked out, besides the subject, which the
 // clone has.
-var notOfCheckout = []string{optSubject, optMode, optCache, optLink, optPublish, optWarm, optWarmKey, optWarmFiles, optWarmExact, optStaleIfError, optAuth, optFrom, optSize, optInodes}
+var notOfCheckout = []string{optSubject, optMode, optCache, optPublish, optWarm, optWarmKey, optWarmFiles, optWarmExact, optStaleIfError, optAuth, optFrom, optSize, optInodes}
 
 // Checkout is Map for the options that decide what a Mount finds checked out, and how it is fetched: volumes with the
 // same Checkout share trees and git layers. Parse takes the others from the defaults. How old an answer of the remote

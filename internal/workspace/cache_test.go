@@ -51,7 +51,7 @@ func TestCache(t *testing.T) {
 	}
 	wantFile(t, a, stored("b"), "")
 	wantFile(t, b, stored("a"), "")
-	if got := testgit.GitAny(t, a, "status", "--porcelain", "--ignored"); got != "!! .hdcache" {
+	if got := testgit.GitAny(t, a, "status", "--porcelain", "--ignored"); got != "" {
 		t.Errorf("status %q", got)
 	}
 	testgit.GitAny(t, a, "clean", "-ffdxq")
@@ -370,7 +370,7 @@ func TestCacheSurvivesGit(t *testing.T) {
 	} {
 		for _, path := range []string{"/.git/hdcache", "/.hdcache"} {
 			id := fmt.Sprint(i, path)
-			_, dir := w.open("v", id)
+			_, dir := w.open("v", id, "cache_link", "true")
 			vars := variables(t, dir, fmt.Sprintf("HDCACHE=%[1]s . %[1]s/env", dir+path))
 			if len(vars) < len(api.CacheVariables(dir)) {
 				t.Errorf("%s: env says %v", path, vars)

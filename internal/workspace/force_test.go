@@ -60,7 +60,7 @@ func TestForceRelease(t *testing.T) {
 	}
 	wantInUse(t, "with an open file", w.force("1"), "a process on this machine uses", dir)
 	w.wantMounted(rec, "x")
-	if entries(t, filepath.Join(dir, ".hdcache/")) == nil {
+	if entries(t, filepath.Join(dir, ".git/hdcache")) == nil {
 		t.Error("the workspace has lost its cache")
 	}
 	w.wantLeases("refused", "1", "1#2")

@@ -122,7 +122,7 @@ func (w *world) request(name, id string, options ...string) Request {
 		w.t.Fatal(err)
 	}
 	c := w.clones.Get(o.Subject, o.Repo)
-	co, err := c.Prepare(w.t.Context(), clone.Spec{Source: remote.Source{URL: o.Repo, Ref: o.Ref, Refresh: o.Refresh}, UID: o.UID, GID: o.GID})
+	co, err := c.Prepare(w.t.Context(), clone.Spec{Source: remote.Source{URL: o.Repo, Ref: o.Ref, Refresh: o.Refresh}, UID: o.UID, GID: o.GID, CacheLink: o.CacheLink})
 	if err != nil {
 		w.t.Fatal(err)
 	}

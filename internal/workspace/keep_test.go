@@ -113,7 +113,7 @@ func TestKept(t *testing.T) {
 		if line := mountOptions(t, dir); strings.Contains(line, "volatile") {
 			t.Errorf("%s: mounted as %s", id, line)
 		}
-		if _, err := os.Stat(filepath.Join(dir, ".hdcache/go-mod")); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, ".git/hdcache/go-mod")); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 		for _, l := range rec.Chain {

@@ -241,7 +241,10 @@ func (r *reaper) measure(ctx context.Context, w *workspace, pace *disk.Pace) err
 
 // survey counts and measures the upper of a checkpoint.
 func (r *reaper) survey(ctx context.Context, rec meta.Workspace, pace *disk.Pace) (disk.Survey, error) {
-	q := disk.Query{Skip: []string{".git", cache.Link}, Pace: pace, Budget: disk.Budget}
+	q := disk.Query{Skip: []string{".git"}, Pace: pace, Budget: disk.Budget}
+	if volume.HasCacheLink(rec.Options) {
+		q.Skip = append(q.Skip, cache.Link)
+	}
 	found, err := q.Take(ctx, r.mounter.Upper(rec))
 	if disk.AtLeast(err) {
 		err = nil

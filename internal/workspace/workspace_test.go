@@ -40,7 +40,7 @@ func TestOpen(t *testing.T) {
 	if got.Time = want.Time; !reflect.DeepEqual(got, want) {
 		t.Errorf("helmdeck.json\n got %+v\nwant %+v", got, want)
 	}
-	for _, name := range []string{".", ".git", ".git/helmdeck.json", ".hdcache", ".git/hdcache", "README.md"} {
+	for _, name := range []string{".", ".git", ".git/helmdeck.json", ".git/hdcache", "README.md"} {
 		if uid, gid := testdir.Owner(t, filepath.Join(dir, name)); uid != 1234 || gid != 2345 {
 			t.Errorf("%s belongs to %d:%d", name, uid, gid)
 		}
@@ -72,15 +72,16 @@ func TestCacheOptions(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		change  gitserver.Change
-		cache   string
+		options []string
 		link    bool // .hdcache shows the cache
 		mounted bool
 	}{
-		{"shared", gitserver.Change{Path: "x"}, "shared", true, true},
-		{"off", gitserver.Change{Path: "x"}, "off", false, false},
-		{"tracked file", gitserver.Change{Path: ".hdcache", Content: "x"}, "shared", false, true},
-		{"tracked directory", gitserver.Change{Path: ".hdcache/x", Content: "x"}, "shared", false, true},
-		{"tracked symlink", gitserver.Change{Path: ".hdcache", Mode: "120000", Content: "/etc"}, "shared", false, true},
+		{"by default", gitserver.Change{Path: "x"}, nil, false, true},
+		{"link", gitserver.Change{Path: "x"}, []string{"cache_link", "true"}, true, true},
+		{"off", gitserver.Change{Path: "x"}, []string{"cache", "off", "cache_link", "true"}, false, false},
+		{"tracked file", gitserver.Change{Path: ".hdcache", Content: "x"}, []string{"cache_link", "true"}, false, true},
+		{"tracked directory", gitserver.Change{Path: ".hdcache/x", Content: "x"}, []string{"cache_link", "true"}, false, true},
+		{"tracked symlink", gitserver.Change{Path: ".hdcache", Mode: "120000", Content: "/etc"}, []string{"cache_link", "true"}, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +89,7 @@ func TestCacheOptions(t *testing.T) {
 			if _, err := gitserver.Commit(w.server.Path("r"), "main", tt.change); err != nil {
 				t.Fatal(err)
 			}
-			_, dir := w.open("v", "1", "cache", tt.cache)
+			_, dir := w.open("v", "1", tt.options...)
 			target, _ := os.Readlink(filepath.Join(dir, ".hdcache"))
 			if got := target == ".git/hdcache"; got != tt.link {
 				t.Errorf("link %q", target)
@@ -166,7 +167,7 @@ func TestReset(t *testing.T) {
 		},
 		func() error { return syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600) },
 		func() error { return os.Mkdir(filepath.Join(dir, "closed"), 0) },
-		func() error { return os.Remove(filepath.Join(dir, ".hdcache")) },
+		func() error { return os.RemoveAll(filepath.Join(dir, ".git/hdcache")) },
 	} {
 		if err := do(); err != nil {
 			t.Fatal(err)
@@ -178,7 +179,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("status %q", got)
 	}
 	testgit.GitAny(t, dir, "fsck", "--strict")
-	if _, err := os.Stat(filepath.Join(dir, ".hdcache/go-mod")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, ".git/hdcache/go-mod")); err != nil {
 		t.Error(err)
 	}
 	w.release("v", "2")

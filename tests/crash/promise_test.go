@@ -86,15 +86,15 @@ func (w *world) savedByText() (map[string]*meta.Workspace, error) {
 // aside is a directory of a workspace. Scenarios write files there that the checks leave out.
 const aside = "aside"
 
-// checkWorkspace checks that a workspace differs from its commit only by its text, the link to the
-// cache, build state and the files aside. It also checks that git finds no damage.
+// checkWorkspace checks that a workspace differs from its commit only by its text, build
+// state and the files aside. It also checks that git finds no damage.
 func checkWorkspace(h held) error {
 	list, err := invariant.Differences(filepath.Join(h.dir, ".git"), h.dir, h.commit)
 	if err != nil {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(line string) bool {
-		return line == "?\t.hdcache" || strings.HasPrefix(line, "?\tnode_modules/") || strings.HasPrefix(line, "?\tdist/") || strings.HasPrefix(line, "?\t"+aside+"/")
+		return strings.HasPrefix(line, "?\tnode_modules/") || strings.HasPrefix(line, "?\tdist/") || strings.HasPrefix(line, "?\t"+aside+"/")
 	})
 	var want []string
 	if h.text != "" {

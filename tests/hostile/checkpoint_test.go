@@ -81,7 +81,7 @@ type copyAttack struct {
 // workspace had, or is refused for a reason, and the plugin goes on.
 func (s *scene) attackCheckpoint(c copyAttack) {
 	s.Helper()
-	if err := s.create(map[string]string{"repo": server.URL("honest"), "ref": "main"}); err != nil {
+	if err := s.create(map[string]string{"repo": server.URL("honest"), "ref": "main", "cache_link": "true"}); err != nil {
 		s.Fatal(err)
 	}
 	tree := s.mustMount("first")

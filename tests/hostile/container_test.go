@@ -76,7 +76,7 @@ func containerAttacks() []attack {
 // clean checkout.
 func (s *scene) attackFromContainer(script string, privileged bool) {
 	s.Helper()
-	if err := s.create(map[string]string{"repo": server.URL("honest"), "ref": "main"}); err != nil {
+	if err := s.create(map[string]string{"repo": server.URL("honest"), "ref": "main", "cache_link": "true"}); err != nil {
 		s.Fatal(err)
 	}
 	tree := s.mustMount("first")

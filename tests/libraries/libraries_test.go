@@ -1,5 +1,5 @@
 // Package libraries opens workspaces with implementations of git that are not git: libgit2, which Cargo and Nix use,
-// go-git, and dulwich.
+// go-git, and dulwich. It also packs workspaces with programs that do not ask git what to ignore.
 //
 // It is a module of its own, so that the plugin does not depend on go-git.
 package libraries
@@ -173,7 +173,7 @@ func TestLibraries(t *testing.T) {
 	for i, s := range shapes(commit) {
 		t.Run(s.name, func(t *testing.T) {
 			url := server.URL(cmp.Or(s.repo, "r"))
-			options := map[string]string{"repo": url, "cache": "off"}
+			options := map[string]string{"repo": url}
 			maps.Copy(options, s.options)
 			if s.left != nil {
 				id := leave(t, d, maps.Clone(options), s.left)

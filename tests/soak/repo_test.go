@@ -173,7 +173,7 @@ func readTree(dir string) (tree, error) {
 		switch {
 		case name == ".git":
 			return fs.SkipDir
-		case d.IsDir() || name == ".hdcache":
+		case d.IsDir():
 			return nil
 		case d.Type() == fs.ModeSymlink:
 			to, err := os.Readlink(path)

@@ -101,8 +101,8 @@ func (w *worker) write(dir, text string) error {
 	err := errors.Join(
 		os.WriteFile(filepath.Join(dir, ownFile), []byte(text), 0o644),
 		os.WriteFile(filepath.Join(dir, "noise"), noise, 0o644),
-		os.MkdirAll(filepath.Join(dir, ".hdcache", "mine"), 0o755),
-		os.WriteFile(filepath.Join(dir, ".hdcache", "mine", fmt.Sprint(w.rand.IntN(20))), noise[:len(noise)/4], 0o644),
+		os.MkdirAll(filepath.Join(dir, ".git/hdcache", "mine"), 0o755),
+		os.WriteFile(filepath.Join(dir, ".git/hdcache", "mine", fmt.Sprint(w.rand.IntN(20))), noise[:len(noise)/4], 0o644),
 	)
 	if err != nil {
 		return err

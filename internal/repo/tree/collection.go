@@ -26,6 +26,8 @@ type Spec struct {
 	remote.Source
 	Files    volume.Files
 	UID, GID uint32
+	// CacheLink is set if the workspace may have a link to its cache in the work tree, which git then ignores.
+	CacheLink bool
 }
 
 // Common has what the Collections of all repositories share.

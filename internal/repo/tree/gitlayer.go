@@ -25,7 +25,7 @@ import (
 )
 
 // gitLayerShape is the version of the format of git layers, which is part of their IDs.
-const gitLayerShape = "git-4"
+const gitLayerShape = "git-5"
 
 // gitLayer returns the git layer of a Snapshot, and builds it if it does not exist. It depends on the tree if that
 // has submodules: the caller keeps it from being removed.
@@ -37,7 +37,7 @@ func (c *Collection) gitLayer(ctx context.Context, snap *remote.Snapshot, s Spec
 		modules = filepath.Join(c.layers.Lower(meta.Tree, tree.ID)[0], ".git/modules")
 	}
 	id := layerID("git", gitLayerShape, s.History.Name(), snap.Store.ClonedAt.UnixNano(), snapshot,
-		s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, s.Files.NoLFS, tree.Modules, built)
+		s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, s.Files.NoLFS, s.CacheLink, tree.Modules, built)
 	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// The tree may have been built from another store.
@@ -113,7 +113,7 @@ func (c *Collection) buildGitDir(ctx context.Context, w *ownedWriter, top string
 		refs = withResolution(refs, r) // the store has an older or newer answer about other refs
 	}
 	w.packedRefs(filepath.Join(top, "packed-refs"), cloneRefs(refs))
-	w.file(filepath.Join(top, "info/exclude"), []byte("/"+cache.Link+"\n"))
+	w.file(filepath.Join(top, "info/exclude"), exclude(s.CacheLink))
 	w.file(filepath.Join(top, "config"), gitConfig(s, store.Format, r.Ref))
 	w.file(filepath.Join(top, lfs.FilterFile), lfs.Filter)
 	if s.Files.Sparse != "" {
@@ -260,6 +260,15 @@ func (w *ownedWriter) linkPacks(from, to string) (linked int, err error) {
 		}
 	}
 	return len(indexes), nil
+}
+
+// exclude returns what git ignores besides .gitignore: nothing, as after `git clone`, or the link to the cache.
+func exclude(link bool) []byte {
+	text := "# git ls-files --others --exclude-from=.git/info/exclude\n# Lines that start with '#' are comments.\n"
+	if link {
+		text += "/" + cache.Link + "\n"
+	}
+	return []byte(text)
 }
 
 // gitConfig returns the configuration that `git clone` writes, and the filter of git-lfs. In a partial clone two

@@ -97,7 +97,7 @@ func (w *world) spec(options ...string) Spec {
 	o := w.Options(options...)
 	return Spec{
 		Source: remote.Source{URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError},
-		Files:  o.Files, UID: o.UID, GID: o.GID,
+		Files:  o.Files, UID: o.UID, GID: o.GID, CacheLink: o.CacheLink,
 	}
 }
 

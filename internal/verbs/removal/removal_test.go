@@ -169,7 +169,7 @@ func TestFresh(t *testing.T) {
 	w.create("p", "r")
 	w.create("k", "r", "mode", "keep")
 	w.create("s", "r", "mode", "shared")
-	cache := filepath.Join(w.mount("p", "1", "x"), ".hdcache", "entry")
+	cache := filepath.Join(w.mount("p", "1", "x"), ".git/hdcache", "entry")
 	if err := os.WriteFile(cache, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestFresh(t *testing.T) {
 	}
 	for _, v := range []string{"p", "k", "s"} {
 		dir := w.mount(v, "4", "")
-		for _, name := range []string{"mine", ".hdcache/entry"} {
+		for _, name := range []string{"mine", ".git/hdcache/entry"} {
 			if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("volume %s has %s: %v", v, name, err)
 			}

@@ -190,7 +190,7 @@ func TestCollect(t *testing.T) {
 	for _, copy := range []bool{false, true} {
 		b := newBench(t)
 		b.copy = copy
-		b.write("npm/_cacache/content-v2/a/b", "1", "npm/_cacache/index-v5/x", "i", "npm/_logs/l", "l", "env", "mine", "other/tool/f", "o", "go-build/ab/x-d", "c")
+		b.write("npm/_cacache/content-v2/a/b", "1", "npm/_cacache/index-v5/x", "i", "npm/_logs/l", "l", "env", "mine", "CACHEDIR.TAG", "mine", "other/tool/f", "o", "go-build/ab/x-d", "c")
 		wrote := now.Add(-time.Minute)
 		b.date(wrote, "other/tool/f", "npm/_cacache/content-v2/a/b")
 		b.date(now.Add(time.Hour), "npm/_cacache/index-v5/x")
@@ -244,7 +244,7 @@ func TestBase(t *testing.T) {
 	for _, e := range list {
 		got = append(got, e.Name())
 	}
-	want := slices.Sorted(slices.Values(append([]string{"env"}, tools...)))
+	want := slices.Sorted(slices.Values(append([]string{"env", "CACHEDIR.TAG"}, tools...)))
 	if !slices.Equal(got, want) || err != nil {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}

@@ -17,8 +17,9 @@
 // not in the table, all that is new is published, or nothing: nothing while a program may write there. Names are never removed
 // by a publication.
 //
-// Variables name .git/hdcache and not the link .hdcache, which git clean -fdx removes; the file env sets them so even
-// if it is sourced through the link. If the repository tracks a .hdcache, or the volume has cache_link=false, the link
-// is not made; the line for it in .git/info/exclude is there in any case, because it is in the git layer, which
-// volumes share.
+// Nothing in the work tree leads to the cache, because programs that pack the work tree, such as hatchling, rsync -aL and
+// dpkg-source, do not ask git what to ignore: they would take the cache, with what other containers left there, into what
+// they make. With cache_link=true a workspace has the link .hdcache, unless the repository tracks a file of that name, and
+// its git layer has a line for it in .git/info/exclude. Variables name .git/hdcache and not the link, which git clean -fdx
+// removes; the file env sets them so even if it is sourced through the link.
 package cache

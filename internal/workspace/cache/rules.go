@@ -70,7 +70,7 @@ func ruleFor(rel string, dir bool) rule {
 	tool, rest, below := strings.Cut(rel, "/")
 	switch {
 	case !below:
-		return rule{} // a tool's directory, or env
+		return rule{} // a tool's directory, or one of topFiles
 	case !slices.Contains(tools, tool):
 		if dir || slices.Contains(homes, strings.ToLower(tool)) || secretName(tool, true) || secretPath(rest) || litter(path.Base(rel)) {
 			return rule{}

@@ -265,11 +265,11 @@ func TestCacheLink(t *testing.T) {
 		tracked bool
 		want    bool
 	}{
-		{"by default", map[string]string{"cache": "shared"}, false, true},
+		{"by default", map[string]string{"cache": "shared"}, false, false},
 		{"wanted", map[string]string{"cache": "shared", "cache_link": "true"}, false, true},
 		{"not wanted", map[string]string{"cache": "shared", "cache_link": "false"}, false, false},
-		{"without a cache", map[string]string{"cache": "off"}, false, false},
-		{"tracked", map[string]string{"cache": "shared"}, true, false},
+		{"without a cache", map[string]string{"cache": "off", "cache_link": "true"}, false, false},
+		{"tracked", map[string]string{"cache": "shared", "cache_link": "true"}, true, false},
 	} {
 		dir := testdir.New(t, "upper")
 		rec := meta.Workspace{Options: tt.options}

@@ -29,7 +29,6 @@ func Make(dir string, rec meta.Workspace, gitLayer string, tracksCache bool) err
 	if err := overlay.Mark(dir); err != nil {
 		return err
 	}
-	// If the repository tracks a .hdcache, the link is not made.
 	if volume.HasCacheLink(rec.Options) && !tracksCache {
 		link := filepath.Join(dir, cache.Link)
 		if err := os.Symlink(cache.Mount, link); err != nil {

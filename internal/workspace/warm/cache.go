@@ -34,7 +34,7 @@ func cacheHead(clone string, uid, gid uint32) meta.WarmHead {
 
 // baseID returns the ID of the base layer of a cache.
 func baseID(h meta.WarmHead) string {
-	sum := sha256.Sum256(append([]byte(h.Key+"\x00"), cache.Env...))
+	sum := sha256.Sum256(append([]byte(h.Key+"\x00"+cache.Tag), cache.Env...))
 	return hex.EncodeToString(sum[:8])
 }
 

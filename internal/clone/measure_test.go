@@ -145,6 +145,7 @@ func TestRecency(t *testing.T) {
 	} {
 		w.Advance(tt.later)
 		w.prepare(s).Release()
+		wait.For(t, "the tree of another clock to go", func() error { return wait.Equal(len(w.m.Inventory()[0].Layers), 2) })
 		for _, restarted := range []bool{false, true} {
 			if restarted {
 				w.restart("boot 1")

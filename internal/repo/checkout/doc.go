@@ -44,11 +44,17 @@
 //
 // No file of a tree has a time in the current second, because git compares whole seconds: git status would miss a
 // same-size edit in the second of the checkout, and an index as old as its files makes every container read all of
-// them. So the times of files written in that second are set back two seconds. The plugin writes the times into the
-// index itself: to refresh it, git would read every file again.
+// them. So the times are set back two seconds. The plugin writes them into the index itself: to refresh it, git would
+// read every file again.
+//
+// All files that a checkout writes have one time, and those that a move writes a later one. Equal is not older for make,
+// ninja, Cargo and Python, so a generated file that is committed with its source is never older than that, although
+// several processes write the files. git clone writes them in the order of their names, which helps only those that sort
+// after their source.
 //
 // A file keeps its time until its bytes change, also in a tree that is built whole (Reference, copyTimes); otherwise
-// make and cargo would build everything again in a warm directory. Directories always have new times.
+// make and cargo would build everything again in a warm directory. Directories always have new times. A time to come is
+// not kept: the clock was ahead.
 //
 // # The process
 //

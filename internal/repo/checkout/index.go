@@ -231,14 +231,15 @@ const (
 	// setBack is how far the times of a tree's files are set back: git compares whole
 	// seconds, and the clock may be at the end of one.
 	setBack = 2 * time.Second
-	// clockTick is how far a file's time may lag behind the clock: less than a tick of
-	// the kernel, of which there are at least 100 per second.
-	clockTick = 20 * time.Millisecond
 )
 
-// complete sets the times of the files that the checkout wrote to those in their entries,
-// if any, sets files of the current second two seconds back, and writes the index with
-// the stat data of all files that were written.
+// complete sets the times of the files that the checkout wrote to those in their entries or,
+// for those that have none, to one time for all of them, and writes the index with the stat
+// data of all files that were written.
+//
+// It is one time, because several processes write the files side by side: a generated file
+// that is committed beside its source could be older than that, and make would run the
+// generator. The time is later than any in the entries.
 //
 // No file of a tree may have a time in the current second: git compares whole seconds, so
 // git status would miss a same-size edit in the second of the checkout, and with an index
@@ -251,7 +252,7 @@ func (ix *index) complete() error {
 		return err
 	}
 	defer dir.Close()
-	now := time.Now()
+	at := time.Now().Add(-setBack).UnixNano()
 	entries := ix.Entries
 	if ix.written != nil {
 		entries = ix.Named(ix.written)
@@ -260,7 +261,7 @@ func (ix *index) complete() error {
 		if !e.IsFile() {
 			return nil
 		}
-		return completeEntry(int(dir.Fd()), e, now)
+		return completeEntry(int(dir.Fd()), e, at)
 	}); err != nil {
 		return err
 	}
@@ -285,33 +286,19 @@ func each(entries []gitindex.Entry, f func(gitindex.Entry) error) error {
 	return g.Wait()
 }
 
-// completeEntry makes an entry's file older than now, and stores its stat data in the entry.
-func completeEntry(dir int, e gitindex.Entry, now time.Time) error {
+// completeEntry gives an entry's file the time in the entry, or at, in nanoseconds since 1970, if there is none, and
+// stores its stat data in the entry. A later time than at comes from a wrong clock.
+func completeEntry(dir int, e gitindex.Entry, at int64) error {
+	if was := e.Mtime(); was != 0 {
+		at = min(at, was)
+	}
+	t := unix.NsecToTimespec(at)
+	if err := unix.UtimesNanoAt(dir, e.Name(), []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("utimensat %q: %w", e.Name(), err)
+	}
 	var st unix.Stat_t
-	stat := func() error {
-		if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fmt.Errorf("fstatat %q: %w", e.Name(), err)
-		}
-		return nil
-	}
-	current := now.Add(-clockTick).Unix()
-	to := e.Mtime()
-	// A time that is not in the past comes from a wrong clock.
-	has := to != 0 && to/int64(time.Second) < current
-	if !has {
-		to = now.Add(-setBack).UnixNano()
-		if err := stat(); err != nil {
-			return err
-		}
-	}
-	if has || st.Mtim.Sec >= current {
-		t := unix.NsecToTimespec(to)
-		if err := unix.UtimesNanoAt(dir, e.Name(), []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fmt.Errorf("utimensat %q: %w", e.Name(), err)
-		}
-		if err := stat(); err != nil {
-			return err
-		}
+	if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("fstatat %q: %w", e.Name(), err)
 	}
 	e.SetStat(&st)
 	return nil

@@ -2,6 +2,7 @@ package checkout
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,53 @@ import (
 
 	"github.com/helmdeck/repos/tests/testgit"
 )
+
+// TestOneTime checks that files without a time in their entry get one time, whenever they were written, and that it is
+// later than the times of the others.
+func TestOneTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testgit.Git(t, dir, "init", "-q", "-b", "main")
+	began, kept := time.Now(), time.Now().Add(-time.Hour)
+	for i, name := range []string{"grammar.y", "kept", "later.y", "parser.c", "to-come"} {
+		path := filepath.Join(dir, name)
+		written := began.Add(-time.Duration(i) * time.Second)
+		if err := errors.Join(os.WriteFile(path, []byte(name), 0o644), os.Chtimes(path, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testgit.Git(t, dir, "add", ".")
+	testgit.Git(t, dir, "commit", "-qm", "m")
+	ix, err := Spec{Dir: dir, Commit: testgit.Git(t, dir, "rev-parse", "HEAD")}.readIndex(IndexFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range ix.Entries {
+		switch e.Name() {
+		case "kept":
+			e.SetStat(&unix.Stat_t{Mtim: unix.NsecToTimespec(kept.UnixNano())})
+		case "to-come": // of a wrong clock
+			e.SetStat(&unix.Stat_t{Mtim: unix.NsecToTimespec(began.Add(time.Hour).UnixNano())})
+		default:
+			e.ClearStat()
+		}
+	}
+	if err := ix.complete(); err != nil {
+		t.Fatal(err)
+	}
+	at := make(map[string]time.Time)
+	for _, e := range ix.Entries {
+		info, err := os.Lstat(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[e.Name()] = info.ModTime()
+	}
+	one := at["grammar.y"]
+	if !at["later.y"].Equal(one) || !at["parser.c"].Equal(one) || !at["to-come"].Equal(one) || !at["kept"].Equal(kept) || !one.After(kept) || one.After(time.Now()) {
+		t.Errorf("the files have the times %v", at)
+	}
+}
 
 // TestComplete checks that after complete, git finds every file unchanged by lstat alone,
 // sees a same-size edit in the same second, and finds no damage in the index.

@@ -63,12 +63,7 @@ func testCopyTimes(t *testing.T, g tester) {
 	}
 	then := time.Now().Add(-time.Hour)
 	for _, e := range ix.Entries {
-		// Without times in the entries, complete uses those of the files.
-		e.ClearStat()
-		ts := unix.NsecToTimespec(then.UnixNano())
-		if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(was.Dir, e.Name()), []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			t.Fatal(err)
-		}
+		e.SetStat(&unix.Stat_t{Mtim: unix.NsecToTimespec(then.UnixNano())})
 	}
 	if err := ix.complete(); err != nil {
 		t.Fatal(err)

@@ -261,7 +261,7 @@ func (c *Collection) Needs(list []meta.Layer) map[string]string {
 	for _, l := range list {
 		need := refs[l.Commit]
 		if isPartial(l) {
-			_, complete := c.layers.Get(meta.Tree, treeID(l.Shape, l.Commit))
+			_, complete := c.layers.Get(meta.Tree, c.timely(treeID(l.Shape, l.Commit)))
 			if complete || partial[l.Shape+l.Commit].ID != l.ID {
 				need = "" // mounts use the other tree
 			}
@@ -272,10 +272,8 @@ func (c *Collection) Needs(list []meta.Layer) map[string]string {
 		if l.Kind == meta.GitLayer && need != heldBy && (!there || l.Snapshot != store.Snapshot && l.Store != cold) {
 			need = ""
 		}
-		if len(l.Chain) > 1 {
-			if _, flat := c.flat(l.Shape, l.Commit); flat {
-				need = "" // mounts use the flat tree
-			}
+		if l.Kind == meta.Tree && !isPartial(l) && c.hasOther(l) {
+			need = ""
 		}
 		if c.layers.Held(l.Kind, l.ID) {
 			need = heldBy

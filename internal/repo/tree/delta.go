@@ -85,9 +85,10 @@ func (c *Collection) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, er
 	return nil, nil
 }
 
-// sameShape returns the trees of l's shape, newest first.
+// sameShape returns the trees of l's shape, newest first, without those whose files may have later times than those that l
+// gets.
 func (c *Collection) sameShape(l *meta.Layer) (list []meta.Layer) {
-	list = slices.DeleteFunc(c.layers.List(meta.Tree), func(t meta.Layer) bool { return t.Shape != l.Shape || t.Shape == "" })
+	list = slices.DeleteFunc(c.layers.List(meta.Tree), func(t meta.Layer) bool { return t.Shape != l.Shape || t.Shape == "" || c.isAhead(t, 0) })
 	slices.SortFunc(list, func(a, b meta.Layer) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return list
 }

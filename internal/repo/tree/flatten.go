@@ -28,7 +28,7 @@ func flatID(shape, commit string) string { return layerID("tree", "flat", shape,
 
 // flat returns the flat tree of a shape and commit, if it exists.
 func (c *Collection) flat(shape, commit string) (meta.Layer, bool) {
-	return c.layers.Get(meta.Tree, flatID(shape, commit))
+	return c.layers.Get(meta.Tree, c.timely(flatID(shape, commit)))
 }
 
 // shouldFlatten reports whether a tree's chain is long, or the layers above the lowest one
@@ -108,7 +108,7 @@ func (c *Collection) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 		return err
 	}
 	defer unlock()
-	id := flatID(t.Shape, t.Commit)
+	id := c.timely(flatID(t.Shape, t.Commit))
 	_, err = c.getOrShare(ctx, meta.Tree, id, func(ctx context.Context) (meta.Layer, error) {
 		return c.buildLayer(ctx, meta.Tree, func(ctx context.Context, dir string) (meta.Layer, error) {
 			l := t

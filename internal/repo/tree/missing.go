@@ -183,7 +183,7 @@ func (c *Collection) Missing(s Spec, commit string) []meta.MissingSubmodule {
 		return nil
 	}
 	shape := c.shapeOf(s)
-	if l, ok := c.layers.Get(meta.Tree, treeID(shape, commit)); ok {
+	if l, ok := c.layers.Get(meta.Tree, c.timely(treeID(shape, commit))); ok {
 		return l.Missing
 	}
 	return newestPartial(c.layers.List(meta.Tree))[shape+commit].Missing

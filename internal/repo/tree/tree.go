@@ -64,10 +64,10 @@ func (c *Collection) Build(ctx context.Context, snap *remote.Snapshot, s Spec) (
 // for no commit: its tree has no files, and no index.
 func (c *Collection) tree(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	shape := c.shapeOf(s)
-	id := treeID(shape, commit)
 	if l, ok := c.flat(shape, commit); ok {
 		return l, nil
 	}
+	id := c.timely(treeID(shape, commit))
 	build := func(ctx context.Context, dir string) (meta.Layer, error) {
 		if s.History.NoBlobs { // BringBlobs does not say what is wrong with the commit
 			if err := c.checkCommit(ctx, s, commit); err != nil {

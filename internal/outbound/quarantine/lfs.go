@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/gitref"
@@ -14,8 +15,9 @@ import (
 // maxPointers bounds the small files that are read, some 200 MB, for each GiB of PUSH_MAX_SIZE.
 const maxPointers = 200_000
 
-// Pointers calls f with each LFS pointer among the new files. The objects that they stand for are not
-// in the quarantine: they are neither pushed nor in a bundle. If f returns an error, Pointers returns that.
+// Pointers calls f with each LFS pointer among the new files, without those that the layer has: the remote has had
+// their objects, as for a revert. The objects that the others stand for are not in the quarantine: they are neither
+// pushed nor in a bundle. If f returns an error, Pointers returns that.
 func (t *Taken) Pointers(ctx context.Context, f func(lfs.Pointer) error) error {
 	if t.Objects == 0 {
 		return nil
@@ -24,26 +26,25 @@ func (t *Taken) Pointers(ctx context.Context, f func(lfs.Pointer) error) error {
 }
 
 func (t *Taken) pointers(ctx context.Context, f func(lfs.Pointer) error) error {
-	var ids objectIDs
+	var files []treeFile
 	c := t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: t.wants()}, "rev-list", "--objects", "--no-object-names",
 		fmt.Sprintf("--filter=combine:object:type=blob+blob:limit=%d", lfs.MaxPointer), "--stdin")
 	err := t.git.EachRecord(ctx, c, '\n', func(id string) error {
-		if !gitref.IsObjectID(id) {
-			return fmt.Errorf("rev-list: unexpected line %.100q", id)
-		}
-		ids.size = len(id) / 2
-		if ids.add([]byte(id)); ids.Len() > t.most(maxPointers) {
+		if files = append(files, treeFile{id: strings.Clone(id)}); len(files) > t.most(maxPointers) {
 			return refuse(TooLarge, "the new commits have more than %d small files (setting PUSH_MAX_SIZE)", t.most(maxPointers))
 		}
 		return nil
 	})
-	if err != nil || ids.Len() == 0 {
+	if err == nil {
+		files, err = t.onlyNew(ctx, files)
+	}
+	if err != nil || len(files) == 0 {
 		return t.incomplete(err)
 	}
-	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: ids.lines("")}, "cat-file", "--batch")
+	c = t.in(t.checked(), git.Command{Op: opTake, Heavy: true, Input: idsOf(files)}, "cat-file", "--batch")
 	c.Talk = func(_ context.Context, _ io.WriteCloser, stdout io.Reader) error {
 		r := bufio.NewReader(stdout)
-		for range ids.Len() {
+		for range files {
 			data, blob, err := readObject(r, lfs.MaxPointer)
 			if err != nil {
 				return err

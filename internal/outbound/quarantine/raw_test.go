@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -172,6 +173,29 @@ func TestRawOfManyBranches(t *testing.T) {
 	_, err := taken.Raw(t.Context())
 	s.must(taken.Close())
 	s.wantRefusal(err, TooLarge, "more than 1000 branches with new commits")
+}
+
+// TestPointers: pointers that the history of the layer has are not new, as after a revert.
+func TestPointers(t *testing.T) {
+	t.Parallel()
+	server := newLFSScene(t).server
+	second, third := strings.Replace(lfsPointer, "12", "13", 1), strings.Replace(lfsPointer, "12", "14", 1)
+	if _, err := gitserver.Commit(server.Path("r"), "main", gitserver.Change{Path: "a.bin", Content: second}); err != nil {
+		t.Fatal(err)
+	}
+	s := sceneOf(t, server, "r")
+	s.commit("a.bin", lfsPointer) // as it was
+	s.commit("renamed.bin", second)
+	s.commit("new.bin", third)
+	taken, _ := s.mustTake("main")
+	var sizes []int64
+	err := taken.Pointers(t.Context(), func(p lfs.Pointer) error {
+		sizes = append(sizes, p.Size)
+		return nil
+	})
+	if err != nil || !slices.Equal(sizes, []int64{14}) {
+		t.Errorf("pointers with the sizes %d, %v, want that of the new one, 14", sizes, err)
+	}
 }
 
 // TestRawOfPartialClone: .gitattributes that the layer does not have are not judged, and are no error.

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // A layer that was not synced before a reboot is lost, whatever is synced later. Its
@@ -86,10 +87,15 @@ func TestOldCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	var old []string
-	for _, subject := range []string{"a", "b"} {
-		s := w.spec("ref", "main", "subject", subject)
-		w.prepare(s).Release()
-		dir := filepath.Join(w.clone(s).Dir, "cache")
+	s := w.spec("ref", "main")
+	for _, subject := range []volume.Subject{"a", "b"} {
+		c := w.m.Get(subject, s.URL)
+		co, err := c.Prepare(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		co.Release()
+		dir := filepath.Join(c.Dir, "cache")
 		if err := os.MkdirAll(filepath.Join(dir, "0", "npm"), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -88,10 +88,10 @@ func (slot *Slot) left(now time.Time) time.Duration {
 // endStalled ends the slot that stalled longest, if a request can be granted then that could not even if all slots were
 // overdue. next says when there may be one; 0: never. The caller holds mu.
 func (s *Scheduler) endStalled(p *pool, now time.Time) (next time.Duration) {
-	outside := slices.DeleteFunc(slices.Clone(p.held), func(slot *Slot) bool { return slot.outside == nil || slot.ended })
-	if len(p.waiting) == 0 || len(outside) == 0 {
+	if len(p.waiting) == 0 || !slices.ContainsFunc(p.held, func(slot *Slot) bool { return slot.outside != nil }) {
 		return 0
 	}
+	outside := slices.DeleteFunc(slices.Clone(p.held), func(slot *Slot) bool { return slot.outside == nil || slot.ended })
 	ended := slices.DeleteFunc(slices.Clone(p.held), func(slot *Slot) bool { return !slot.ended })
 	if s.grantsWithout(p, ended, now) != nil {
 		return 0 // by itself, or when those have ended

@@ -47,7 +47,9 @@ const maxStamps = 20_000
 // Stamps returns the files of the checkout in c.Below that need another time, because make, Cargo or Python would take
 // what was built from one of bases for newer than it is:
 //
-//   - A file that is not the same in a base gets a new time, unless its time is in a later second than the base's.
+//   - A file that is not the same in a base gets a new time, unless its time is in a later second than the base's. If one
+//     gets a new time, all such files do, as far as they are not too many: a generated file that was updated after its
+//     source must not become older than that.
 //   - A file that is the same must not be older than it was there.
 //   - What a link names is not the same if the link is not, because these programs see through it.
 //
@@ -97,6 +99,7 @@ type stamps struct {
 	times  map[string]int64 // fresh for a new time
 	edited map[string]bool
 	base   Base
+	late   []string // files that are not the same, and have late enough times, at most maxStamps and one
 }
 
 const fresh = math.MaxInt64
@@ -115,6 +118,12 @@ func (c Spec) stamps(bases []Base) (list []Stamp, err error) {
 		}
 		if err := s.compare(repository{gitDir: ".git"}, true); err != nil {
 			return nil, err
+		}
+	}
+	anyFresh := slices.Contains(slices.Collect(maps.Values(s.times)), fresh)
+	if anyFresh && len(s.times)+len(s.late) <= maxStamps {
+		for _, name := range s.late {
+			s.times[name] = fresh
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.times)) {
@@ -190,6 +199,9 @@ func (s *stamps) add(at string, e, was gitindex.Entry, same bool) (changed bool)
 	case !changed:
 		t = was.Mtime()
 	case e.Mtime()/int64(time.Second) > s.base.Built:
+		if len(s.late) <= maxStamps {
+			s.late = append(s.late, at)
+		}
 		return true
 	}
 	if t > e.Mtime() && len(s.times) <= maxStamps {

@@ -248,7 +248,7 @@ func (w *ownedWriter) linkPacks(from, to string) (linked int, err error) {
 		} else if !os.IsNotExist(err) {
 			return 0, err
 		}
-		w.file(filepath.Join(to, name+".keep"), []byte("shared with other workspaces\n"))
+		w.file(filepath.Join(to, name+".keep"), nil)
 		for _, ext := range []string{".pack", ".idx"} {
 			err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
 			if os.IsNotExist(err) {

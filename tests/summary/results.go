@@ -122,12 +122,23 @@ func (r *results) read(events io.Reader) error {
 			}
 			if e.Test != "" {
 				failed[e.Package] = true
-				if t.sub() {
-					tests[name[:strings.LastIndexByte(name, '/')]].inside = true
+				if parent := parentOf(name, tests); parent != nil {
+					parent.inside = true
 				}
 			} else if !failed[e.Package] && e.FailedBuild == "" {
 				r.outside = append(r.outside, fmt.Sprintf("%s: it failed outside of a test\n%s", e.Package, indent(t.output[len(t.output)-1].String())))
 			}
+		}
+	}
+	return nil
+}
+
+// parentOf returns the test in which a subtest ran, whose own name may have slashes; nil for a top test.
+func parentOf(name string, tests map[string]*test) *test {
+	test := strings.IndexByte(name, ' ') // after the package
+	for at := strings.LastIndexByte(name, '/'); at > test; at = strings.LastIndexByte(name[:at], '/') {
+		if t := tests[name[:at]]; t != nil {
+			return t
 		}
 	}
 	return nil

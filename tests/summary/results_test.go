@@ -44,6 +44,8 @@ func TestResults(t *testing.T) {
 			flaky: []string{"p A", "because"}, passed: 1},
 		{name: "flaky subtest", events: []string{"start -", "run A", "run A/b", "output A/b because", "fail A/b", "fail A", "fail -",
 			"start -", "run A", "run A/b", "pass A/b", "pass A", "pass -"}, flaky: []string{"p A/b", "because"}, passed: 1},
+		{name: "a slash in the name of a subtest", events: []string{"start -", "run A", "run A/b/c", "fail A/b/c", "fail A", "fail -",
+			"start -", "run A", "run A/b/c", "pass A/b/c", "pass A", "pass -"}, flaky: []string{"p A/b/c"}, passed: 1},
 		{name: "never ended", events: []string{"start -", "run A", "output A panic", "fail -"}, failures: []string{"p A"}, failed: 1},
 		{name: "outside", events: []string{"start -", "run A", "pass A", "output - left", "fail -", "start -", "pass -"},
 			failures: []string{"outside of a test", "left"}, passed: 1},

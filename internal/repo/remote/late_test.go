@@ -105,5 +105,5 @@ func TestLateRequest(t *testing.T) {
 		t.Error("no error")
 	}
 	h.server.Wrap(nil)
-	check("the question failed", early, main, commit, 1)
+	check("the question failed", early, main, pushed, 1)
 }

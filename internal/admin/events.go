@@ -30,9 +30,7 @@ func (f *followers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	follow := false
 	if text, ok := query["follow"]; ok && err == nil {
-		if follow, err = strconv.ParseBool(text); err != nil {
-			err = badRequest(fmt.Errorf("follow is %.40q: allowed are true and false", text))
-		}
+		follow, err = parseFlag("follow", text)
 	}
 	switch {
 	case err != nil:

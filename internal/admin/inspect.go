@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -57,9 +56,7 @@ func comparisonOf(r *http.Request) (c comparison, err error) {
 	if c.from = query["from"]; err != nil || query["ignored"] == "" {
 		return c, err
 	}
-	if c.ignored, err = strconv.ParseBool(query["ignored"]); err != nil {
-		err = badRequest(fmt.Errorf("ignored is %.40q: allowed are true and false", query["ignored"]))
-	}
+	c.ignored, err = parseFlag("ignored", query["ignored"])
 	return c, err
 }
 
@@ -77,7 +74,7 @@ func (i inspections) status(w http.ResponseWriter, r *http.Request) {
 	setWriteDeadline(w, time.Now().Add(writeWait))
 	defer context.AfterFunc(s.Context(), func() { setWriteDeadline(w, time.Unix(1, 0)) })()
 	w.Header().Set("Content-Type", "application/json")
-	if err := writeStatus(notifying{w, s.Moved}, s, want); err != nil {
+	if err := writeStatus(s.Writer(w), s, want); err != nil {
 		i.config.Log.WithContext(r.Context()).WithError(err).Infof("%s: the answer is not complete", r.Pattern)
 		panic(http.ErrAbortHandler)
 	}
@@ -248,18 +245,6 @@ func noteWorkspace(r *http.Request, w meta.Workspace) {
 		rec.Checkpoint, rec.Workspace = "", r.PathValue("id")
 		rec.Volume, rec.Subject, rec.Repo, rec.Clone, rec.Commit, rec.Ref = w.Volume, w.Options["subject"], w.Options["repo"], w.Clone, w.Commit, w.Ref
 	})
-}
-
-// notifying calls moved with how much is written.
-type notifying struct {
-	io.Writer
-	moved func(n int64)
-}
-
-func (w notifying) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	w.moved(int64(n))
-	return n, err
 }
 
 // counting counts what is written.

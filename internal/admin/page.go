@@ -123,6 +123,15 @@ func queryOf(r *http.Request, allowed []string) (map[string]string, error) {
 	return query, nil
 }
 
+// parseFlag reads the value of a query that is true or false.
+func parseFlag(name, text string) (bool, error) {
+	set, err := strconv.ParseBool(text)
+	if err != nil {
+		err = badRequest(fmt.Errorf("%s is %.40q: allowed are true and false", name, text))
+	}
+	return set, err
+}
+
 // repoHash returns the hash of a repository's URL, by which records are selected because
 // they may spell it differently. That of "" is "".
 func repoHash(text string) (string, error) {

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -81,9 +80,7 @@ func bundleOf(r *http.Request) (want outbound.Request, err error) {
 	if err != nil || query["without_lfs"] == "" {
 		return want, err
 	}
-	if want.WithoutLFS, err = strconv.ParseBool(query["without_lfs"]); err != nil {
-		err = badRequest(fmt.Errorf("without_lfs is %.40q: allowed are true and false", query["without_lfs"]))
-	}
+	want.WithoutLFS, err = parseFlag("without_lfs", query["without_lfs"])
 	return want, err
 }
 

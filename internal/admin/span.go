@@ -38,8 +38,8 @@ func spanOf(query map[string]string) (s span, err error) {
 		}
 	}
 	if text, ok := query["follow"]; ok {
-		if s.follow, err = strconv.ParseBool(text); err != nil {
-			return s, badRequest(fmt.Errorf("follow is %.40q: allowed are true and false", text))
+		if s.follow, err = parseFlag("follow", text); err != nil {
+			return s, err
 		}
 	}
 	return s, nil

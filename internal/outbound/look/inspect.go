@@ -85,8 +85,8 @@ type Status struct {
 // slowly: whoever writes it to a client gives up then.
 func (s *Status) Context() context.Context { return s.reading.ctx }
 
-// Moved notes that the client was sent n bytes.
-func (s *Status) Moved(n int64) { s.reading.turn.Moved(n) }
+// Writer returns a writer to w, which is to have all of the answer: the turn knows by it how much the client has read.
+func (s *Status) Writer(w io.Writer) io.Writer { return moving{w, s.reading.turn} }
 
 // Close ends the turn.
 func (s *Status) Close() {

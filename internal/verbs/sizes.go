@@ -37,8 +37,9 @@ func (t total) show(status map[string]any, name string) {
 }
 
 // sizes adds to a volume's status the size of its clone on disk, and of the data written to its
-// workspaces and checkpoints, and warnings. commit is that of the next workspace. The sizes are measured in the background.
-func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
+// workspaces and checkpoints, and warnings. mounted is how many workspaces have leases, and commit that of the next one. The
+// sizes are measured in the background.
+func (v *Volumes) sizes(h *handle, mounted int, commit string, status map[string]any) {
 	var store, tree, upper, checkpoint total
 	if info, ok := h.clone.Info(); ok {
 		for _, size := range info.Stores {
@@ -53,7 +54,6 @@ func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
 		warnings = append(warnings, text)
 	}
 	var missing []meta.MissingSubmodule
-	mounted := 0
 	for _, w := range v.config.Workspaces.Workspaces() {
 		if w.Volume != h.rec.Name || w.Clone != h.clone.Key {
 			continue
@@ -67,9 +67,6 @@ func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
 		inodes += w.Size.Inodes
 		if w.Phase != meta.Ended {
 			missing = append(missing, w.Missing...)
-		}
-		if len(w.Leases) > 0 {
-			mounted++
 		}
 		for _, text := range slices.Concat(v.warmWarnings(w), v.cacheWarnings(w), []string{ownerWarning(w)}) {
 			if text != "" && !slices.Contains(warnings, text) {

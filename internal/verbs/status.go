@@ -97,7 +97,7 @@ func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any 
 		limit = workspaces[n-1].Limit
 	}
 	status["limit_bytes"], status["limit_inodes"] = limit.Bytes, limit.Inodes
-	v.sizes(h, r.Commit, status)
+	v.sizes(h, len(workspaces), r.Commit, status)
 	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
 		status["warm"] = v.warmStatus(workspaces[n-1])
 	}

@@ -22,8 +22,8 @@ func newExport(s *session.Session) *cobra.Command {
 		Use:   "export [OPTIONS] CONTAINER|VOLUME|ID -o FILE",
 		Short: "Write what a workspace or a checkpoint changed to a tar archive, or its commits to a git bundle",
 		Long: `Write the files and links that the containers of a workspace added or changed, committed or not, to a tar
-archive. Its first entry, .helmdeck-export/deleted, has the paths that were deleted, each ended by a zero; the last
-one, .helmdeck-export/left-out, names what is not in the archive, if anything is not: a warning says that it is there.
+archive. Its first entry, .helmdeck-export/deleted, has the paths that were deleted, each ended by a zero. If something
+is not in the archive, its last entry, .helmdeck-export/left-out, names that, and the command warns.
 
 ` + namesWorkspace + `
 
@@ -97,13 +97,13 @@ func exportFiles(ctx context.Context, s *session.Session, c *api.Client, id, to 
 	return err
 }
 
-// archived is what is known of an archive.
+// archived says what an archive has.
 type archived struct {
 	empty   bool // it has neither a file nor a deletion
 	leftOut bool
 }
 
-// readArchive reads an archive to its end. Of what is no archive nothing is known.
+// readArchive reads an archive to its end. If the bytes are no archive, neither field is set.
 func readArchive(r io.Reader) archived {
 	defer io.Copy(io.Discard, r) // the writer waits for the reader
 	a, t := archived{empty: true}, tar.NewReader(r)

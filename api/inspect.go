@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // WorkspaceStatus is what a workspace changed against the commit that it began with: everything
@@ -24,11 +25,13 @@ type WorkspaceStatus struct {
 	Branch    string `json:"branch,omitempty"`
 	Head      string `json:"head,omitempty"`
 	HeadError string `json:"head_error,omitempty"`
-	// Ahead is how many commits of Head no ref of the remote had when the workspace was made; nil
-	// if it is not known, because of AheadError.
+	// Ahead is how many commits of Head the remote lacked when the workspace was made and lacks now: on the branches that it had
+	// then, on that of the volume, and on the one with the name of Branch. It is nil if that is not known, because of AheadError.
 	Ahead      *int64 `json:"ahead"`
 	AheadError string `json:"ahead_error,omitempty"`
-	// Worktrees are those with commits that no ref of the remote had when the workspace was made. WorktreesError
+	// AheadAsOf is when the remote last said what it has, if it does not say so now.
+	AheadAsOf time.Time `json:"ahead_as_of,omitzero"`
+	// Worktrees are those with commits that the remote lacks in the same way. WorktreesError
 	// says why there may be more, or why it is not known how many commits they have.
 	Worktrees      []Worktree `json:"worktrees"` // by name
 	WorktreesError string     `json:"worktrees_error,omitempty"`

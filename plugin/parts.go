@@ -126,7 +126,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if err != nil {
 		return nil, err
 	}
-	p.pusher, p.inspector = p.newPusher(m, q), newInspector(m, p.workspaces, q)
+	p.pusher, p.inspector = p.newPusher(m, q), p.newInspector(m, q)
 	p.keeper = ready.New(ready.Config{
 		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), States: p.workspaces.WarmStates, Defaults: set.defaults,
 		Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,

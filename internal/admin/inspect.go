@@ -150,7 +150,7 @@ func listed(s *look.Status, want comparison) (n int, more bool, err error) {
 func statusOfWorkspace(s *look.Status, want comparison) api.WorkspaceStatus {
 	out := api.WorkspaceStatus{
 		ID: s.Record.ID, From: want.from, Phase: s.Record.Phase.String(), Volume: s.Record.Volume, Commit: s.Record.Commit, Ref: s.Record.Ref,
-		Branch: s.Head.Name, Head: s.Head.ID, HeadError: s.HeadError, Ahead: s.Ahead, AheadError: s.AheadError,
+		Branch: s.Head.Name, Head: s.Head.ID, HeadError: s.HeadError, Ahead: s.Ahead, AheadError: s.AheadError, AheadAsOf: s.AheadAsOf,
 		Added: s.Added, Changed: s.Changed, Deleted: s.Deleted, Ignored: s.Ignored,
 		Worktrees: []api.Worktree{}, WorktreesError: s.WorktreesError,
 		Changes: []api.WorkspaceChange{}, LeftOut: []api.LeftOut{}, Truncated: s.Truncated,

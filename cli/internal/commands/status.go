@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/docker/cli/cli"
 	"github.com/docker/cli/cli/flags"
@@ -35,7 +36,12 @@ added, M changed, D deleted, and ! added and named in a .gitignore. Nothing is m
 With A..B, the changes are those from the files of A to those of B, and all else is of B. Both are workspaces or
 checkpoints of one repository and subject.
 
-.git, package caches and warm directories are left out.`,
+.git, package caches and warm directories are left out.
+
+Ahead are the commits that the workspace did not begin with and that the remote lacks: on the volume's ref, on the branches
+that it had when the workspace was made, and on one with the name of the branch that is checked out. The remote is asked if
+there may be any; if it does not answer within 5 seconds, what it had last counts, and the line says of when that is. What the
+container notes of the remote (origin/main) does not count.`,
 		Example: `  docker repos status my-container
   docker repos status src
   docker repos status 0123
@@ -62,6 +68,14 @@ checkpoints of one repository and subject.
 	return cmd
 }
 
+// asOf says when the remote last said what it has; nothing if it says so now.
+func asOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " (by what the remote had " + show.Ago(t) + ")"
+}
+
 // printStatus prints the status of a workspace for people.
 func printStatus(to io.Writer, of api.Workspace, s api.WorkspaceStatus) error {
 	w := bufio.NewWriter(to)
@@ -81,7 +95,7 @@ func printStatus(to io.Writer, of api.Workspace, s api.WorkspaceStatus) error {
 	line("HEAD", head)
 	line("HEAD", s.HeadError)
 	if s.Ahead != nil {
-		line("Ahead", counted(*s.Ahead, "commit"))
+		line("Ahead", counted(*s.Ahead, "commit")+asOf(s.AheadAsOf))
 	}
 	line("Ahead", s.AheadError)
 	for _, t := range s.Worktrees {
@@ -92,7 +106,7 @@ func printStatus(to io.Writer, of api.Workspace, s api.WorkspaceStatus) error {
 		if t.Branch != "" {
 			at = "refs/heads/" + t.Branch
 		}
-		line("Worktree", fmt.Sprintf("%s: %s that no branch of the remote had, %s", t.Name, ahead, at))
+		line("Worktree", fmt.Sprintf("%s: %s that the remote lacks, %s", t.Name, ahead, at))
 	}
 	line("Worktrees", s.WorktreesError)
 	line("Changes", fmt.Sprintf("%d added, %d changed, %d deleted, %d ignored", s.Added, s.Changed, s.Deleted, s.Ignored))

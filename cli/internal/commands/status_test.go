@@ -24,7 +24,7 @@ func TestStatusWorktrees(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"a: 2 commits that no branch of the remote had, refs/heads/topic", "an unknown number of commits that no branch of the remote had, detached at 5678", "Worktrees:  more than 100",
+		"a: 2 commits that the remote lacks, refs/heads/topic", "an unknown number of commits that the remote lacks, detached at 5678", "Worktrees:  more than 100",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -38,12 +38,25 @@ type Inspector struct {
 	viewer     *Viewer
 	changes    *changes.Reader
 	quarantine *quarantine.Quarantine
+	ask        Ask
 	turns      *work.Scheduler // Fetch for an inspection, and CPU while it computes
 }
 
+// Remote is what the remote of a workspace has by now.
+type Remote struct {
+	*quarantine.Upstream // nil if only At is known
+	// At is when the remote said so last, and Asked is set if it did now.
+	At    time.Time
+	Asked bool
+}
+
+// Ask returns what the remote of a workspace has, as it says now or, if it does not say so, as it said last. It takes seconds at
+// most.
+type Ask func(ctx context.Context, rec meta.Workspace) Remote
+
 // NewInspector returns an Inspector.
-func NewInspector(v *Viewer, c *changes.Reader, q *quarantine.Quarantine) *Inspector {
-	i := &Inspector{v, c, q, work.NewScheduler([3]work.Limits{work.Fetch: turns, work.CPU: computing})}
+func NewInspector(v *Viewer, c *changes.Reader, q *quarantine.Quarantine, ask Ask) *Inspector {
+	i := &Inspector{v, c, q, ask, work.NewScheduler([3]work.Limits{work.Fetch: turns, work.CPU: computing})}
 	c.Compute = i.compute
 	return i
 }
@@ -68,15 +81,18 @@ type Status struct {
 	// HeadError says why that is not known.
 	Head      quarantine.Branch
 	HeadError string
-	// Ahead is how many commits HEAD has that no ref of the remote had when the workspace was
-	// made; nil if that is not known, because of AheadError.
+	// Ahead is how many commits HEAD has that no ref of the remote had when the workspace was made, nor has by now: see
+	// Repo.Follow. It is nil if that is not known, because of AheadError.
 	Ahead      *int64
 	AheadError string
-	// Worktrees are those with commits that no ref of the remote had when the workspace was made.
+	// AheadAsOf is when the remote said last what it has, if it did not say so now: for Ahead and Worktrees.
+	AheadAsOf time.Time
+	// Worktrees are those with commits that count as those of HEAD do.
 	// WorktreesError says why there may be more, or why it is not known how many commits they have.
 	Worktrees      []Worktree
 	WorktreesError string
 
+	unasked bool // see status
 	end     func()
 	reading reading
 }
@@ -206,12 +222,27 @@ func because(v *View, err error) error {
 // another workspace of its clone. Close it. The errors are those of Open, a *PairError, or of the disk.
 func (i *Inspector) Status(ctx context.Context, id, from string) (*Status, error) {
 	ctx = i.withJob(ctx, id)
+	s, err := i.status(ctx, id, from, nil)
+	if err == nil && s.unasked {
+		s.Close()
+		remote := i.ask(ctx, s.Record) // without a turn: a remote decides how long it takes
+		if remote.Upstream != nil {
+			defer remote.Upstream.Close()
+		}
+		s, err = i.status(ctx, id, from, &remote)
+	}
+	return s, err
+}
+
+// status is Status with the remote's answer. It is nil before the remote was asked: then the result has no more than the
+// record if commits are to be counted.
+func (i *Inspector) status(ctx context.Context, id, from string, remote *Remote) (*Status, error) {
 	v, end, err := i.open(ctx, id, from)
 	if err != nil {
 		return nil, err
 	}
 	s := &Status{Record: v.Record, end: end}
-	if err := i.fill(s, v); err != nil {
+	if err := i.fill(s, v, remote); err != nil {
 		if s.Set != nil {
 			s.Set.Close()
 		}
@@ -232,12 +263,9 @@ func (i *Inspector) find(v *pair) (set *changes.Set, err error) {
 	return set, err
 }
 
-// fill looks at a workspace.
-func (i *Inspector) fill(s *Status, p *pair) (err error) {
+// fill looks at a workspace. remote is that of status.
+func (i *Inspector) fill(s *Status, p *pair, remote *Remote) (err error) {
 	v := p.View
-	if s.Set, err = i.find(p); err != nil {
-		return because(v, err)
-	}
 	var repo *quarantine.Repo
 	var found []quarantine.Worktree
 	var repoErr, foundErr, headErr error
@@ -249,14 +277,24 @@ func (i *Inspector) fill(s *Status, p *pair) (err error) {
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return because(v, err)
-	case repoErr != nil:
+	}
+	if repoErr == nil {
+		defer repo.Close()
+		counts := len(found) > 0 || headErr == nil && isNew(repo, s.Head)
+		if s.unasked = counts && remote == nil && i.ask != nil; s.unasked {
+			return nil
+		}
+	}
+	if s.Set, err = i.find(p); err != nil {
+		return because(v, err)
+	}
+	if repoErr != nil {
 		s.HeadError = repoErr.Error()
 		return nil
 	}
-	defer repo.Close()
+	s.follow(repo, found, remote)
 	if s.Worktrees, err = i.worktrees(v, repo, found, foundErr); err != nil {
 		if v.Context().Err() != nil {
 			return because(v, err)
@@ -272,6 +310,27 @@ func (i *Inspector) fill(s *Status, p *pair) (err error) {
 		s.AheadError, err = err.Error(), nil
 	}
 	return err
+}
+
+// isNew reports whether a branch has a commit that no ref was at when the workspace began.
+func isNew(repo *quarantine.Repo, b quarantine.Branch) bool { return b.ID != "" && !repo.Began(b.ID) }
+
+// follow makes the counts of repo leave out what the remote has. remote may be nil.
+func (s *Status) follow(repo *quarantine.Repo, found []quarantine.Worktree, remote *Remote) {
+	if remote == nil {
+		return
+	}
+	if !remote.Asked {
+		s.AheadAsOf = remote.At
+	}
+	if remote.Upstream == nil {
+		return
+	}
+	names := []string{s.Head.Name}
+	for _, w := range found {
+		names = append(names, w.Head.Name)
+	}
+	repo.Follow(remote.Upstream, names)
 }
 
 // worktrees returns those of found that have new commits. The error, or err, is about a part of them.
@@ -318,7 +377,7 @@ func (i *Inspector) aheadOf(v *View, repo *quarantine.Repo, found []quarantine.W
 // ahead counts the commits of a branch.
 func (i *Inspector) ahead(v *View, repo *quarantine.Repo, head quarantine.Branch) (*int64, error) {
 	var n int64
-	if head.ID == "" || head.ID == v.Record.Commit {
+	if !isNew(repo, head) {
 		return &n, nil
 	}
 	ctx, cancel := context.WithTimeout(v.Context(), aheadTime)

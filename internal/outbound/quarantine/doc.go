@@ -49,6 +49,12 @@
 // layer's packs have the mark of a promisor: files that commits did not change may be missing. A commit that brings
 // back a file which was never fetched is refused as incomplete.
 //
+// # Counts
+//
+// A status counts the commits that the remote lacks by now (Follow). Then the packs and the refs of the clone's store, which
+// has what the remote said last, stand beside those of the layer, as hard links in a directory of their own (Upstream). The
+// container's refs/remotes are never read.
+//
 // # Merges
 //
 // Conflicts merges the commits of two workspaces, to say whether they conflict (git merge-tree --write-tree). Its

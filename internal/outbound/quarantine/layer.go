@@ -18,12 +18,15 @@ import (
 // layer is the git layer of a workspace: what the container's repository had from the start. The
 // plugin made it, and no container can change it.
 type layer struct {
-	objects string // the path of its objects
+	git     string // the path of its .git
+	objects string // that of its objects
 	format  string // sha1 or sha256
 	// bases are the IDs of all its refs, each once. The remote had everything that they reach
 	// when the layer was made, and the layer has it too, apart from what a shallow or a filtered
 	// fetch omits.
-	bases   objectIDs
+	bases objectIDs
+	// moved are the IDs of branches of the Upstream.
+	moved   objectIDs
 	packed  int64           // bytes of its packed-refs
 	packs   map[string]bool // the names of its packs
 	noBlobs bool            // the contents of files may be missing
@@ -54,7 +57,7 @@ func readLayer(path string) (l layer, err error) {
 		return fail(fmt.Errorf("HEAD is at %q", id))
 	}
 	l.bases.sort()
-	l.objects, l.packs = filepath.Join(path, "objects"), make(map[string]bool)
+	l.git, l.objects, l.packs = path, filepath.Join(path, "objects"), make(map[string]bool)
 	if l.format, err = formatOf(path, l.bases.size); err != nil {
 		return fail(err)
 	}
@@ -88,34 +91,51 @@ func formatOf(path string, size int) (string, error) {
 	return gitref.SHA1, err
 }
 
-// packedIDs returns the IDs of the refs in packed-refs, and its size, as a stream: a remote may have half a million, and many
-// workspaces may be looked at.
+// packedIDs returns the IDs of the refs in packed-refs, and its size.
 func packedIDs(path string) (ids objectIDs, size int64, err error) {
-	f, err := os.Open(filepath.Join(path, "packed-refs"))
+	path = filepath.Join(path, "packed-refs")
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ids, 0, nil
 	}
 	if err != nil {
 		return ids, 0, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	err = eachRef(path, func(id, _ []byte) error {
+		if ids.size != 0 && ids.size != len(id)/2 {
+			return fmt.Errorf("packed-refs has the line %.100q", id)
+		}
+		ids.size = len(id) / 2
+		ids.add(id)
+		return nil
+	})
+	return ids, info.Size(), err
+}
+
+// eachRef calls f for each ref in a packed-refs of the plugin, as a stream: a remote may have half a million, and many
+// workspaces may be looked at. An error of f ends it.
+func eachRef(path string, f func(id, ref []byte) error) error {
+	file, err := os.Open(path)
 	if err != nil {
-		return ids, 0, err
+		return err
 	}
-	lines := bufio.NewScanner(f)
+	defer file.Close()
+	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if line := lines.Bytes(); !bytes.HasPrefix(line, []byte("#")) && !bytes.HasPrefix(line, []byte("^")) {
-			id, _, _ := bytes.Cut(line, []byte(" "))
-			if !gitref.IsObjectID(string(id)) || ids.size != 0 && ids.size != len(id)/2 {
-				return ids, 0, fmt.Errorf("packed-refs has the line %.100q", line)
-			}
-			ids.size = len(id) / 2
-			ids.add(id)
+		line := lines.Bytes()
+		if bytes.HasPrefix(line, []byte("#")) || bytes.HasPrefix(line, []byte("^")) {
+			continue
+		}
+		id, ref, _ := bytes.Cut(line, []byte(" "))
+		if !gitref.IsObjectID(string(id)) {
+			return fmt.Errorf("packed-refs has the line %.100q", line)
+		}
+		if err := f(id, ref); err != nil {
+			return err
 		}
 	}
-	return ids, info.Size(), lines.Err()
+	return lines.Err()
 }
 
 // has reports whether one of the layer's refs is at id.

@@ -47,6 +47,9 @@ type Repo struct {
 	layer layer
 	heads map[string]string // the branches in packed-refs: full names and IDs; nil after Forget
 	scans int               // of packed-refs, for other refs
+
+	upstream      *Upstream // nil without Follow
+	upstreamNames []string
 }
 
 // OpenRepo opens the .git in root, the top of a workspace as a container sees it, whose git

@@ -39,12 +39,14 @@ type Taken struct {
 	// size of their pack.
 	Commits, Objects, Bytes int64
 
-	git     *git.Git
-	dir     string
-	layer   layer
-	maxSize int64 // of the Quarantine
-	large   *work.Scheduler
-	small   bool // see withLists
+	git   *git.Git
+	dir   string
+	layer layer
+	// upstream is nil without Follow. It stays open as long as Taken.
+	upstream *Upstream
+	maxSize  int64 // of the Quarantine
+	large    *work.Scheduler
+	small    bool // see withLists
 }
 
 // most returns a limit on a number of objects, files or names, which is for each GiB of PUSH_MAX_SIZE.
@@ -82,7 +84,7 @@ func (q *Quarantine) take(ctx context.Context, r *Repo, branches []Branch, repor
 			t = nil
 		}
 	}()
-	if err := t.make(); err != nil {
+	if err := t.make(r); err != nil {
 		return t, fmt.Errorf("make a quarantine: %w", err)
 	}
 	failpoint.Hit("quarantine/take/made")
@@ -104,7 +106,9 @@ func (t *Taken) Close() error { return os.RemoveAll(t.dir) }
 
 // Forget frees the memory of the git layer's refs when all is checked: a remote, or a reader, may take long. Only Push,
 // Bundle and Close may be called afterwards.
-func (t *Taken) Forget() { t.layer.bases, t.layer.shallow = objectIDs{}, nil }
+func (t *Taken) Forget() {
+	t.layer.bases, t.layer.moved, t.layer.shallow = objectIDs{}, objectIDs{}, nil
+}
 
 // base is the directory of the git layer's objects, imported and checked are the repositories, pack is the file for a
 // bundle, and needs has the lines of its header about the commits that a receiver must have to use the pack.
@@ -115,11 +119,18 @@ func (t *Taken) pack() string     { return filepath.Join(t.dir, "new.pack") }
 func (t *Taken) needs() string    { return filepath.Join(t.dir, "needs") }
 
 // make makes both repositories.
-func (t *Taken) make() error {
+func (t *Taken) make(r *Repo) error {
 	uid, gid := t.git.Owner()
 	// git may only enter it: what this process puts beside the repositories stays as it is.
 	if err := errors.Join(os.Chmod(t.dir, 0o711), t.layer.linkPacks(t.base())); err != nil {
 		return err
+	}
+	alternates := t.base() + "\n"
+	if r.upstream != nil {
+		if err := t.follows(r); err != nil {
+			return err
+		}
+		alternates += t.upstream.objects() + "\n"
 	}
 	for _, path := range []string{t.imported(), t.checked()} {
 		if err := errors.Join(os.Mkdir(path, 0o700), os.Lchown(path, uid, gid)); err != nil {
@@ -131,7 +142,7 @@ func (t *Taken) make() error {
 		if err := os.Mkdir(filepath.Join(path, "objects/info"), 0o755); err != nil {
 			return err
 		}
-		files := map[string]string{"objects/info/alternates": t.base() + "\n"}
+		files := map[string]string{"objects/info/alternates": alternates}
 		if t.layer.shallow != nil {
 			files["shallow"] = string(t.layer.shallow)
 		}
@@ -147,6 +158,9 @@ func (t *Taken) make() error {
 // in returns a command in one of the repositories, which may read the git layer's objects.
 func (t *Taken) in(repo string, c git.Command, args ...string) git.Command {
 	c.Read = append(c.Read, t.base())
+	if t.upstream != nil {
+		c.Read = append(c.Read, t.upstream.objects())
+	}
 	return t.git.InStore(repo, c, args...)
 }
 
@@ -311,7 +325,7 @@ func (t *Taken) wantsOf(branches ...Branch) io.Reader {
 	for _, branch := range branches {
 		b.WriteString(branch.ID + "\n")
 	}
-	return io.MultiReader(strings.NewReader(b.String()), t.layer.bases.lines("^"))
+	return io.MultiReader(strings.NewReader(b.String()), t.layer.bases.lines("^"), t.layer.moved.lines("^"))
 }
 
 // follow counts the new commits, and writes down those that they build on.

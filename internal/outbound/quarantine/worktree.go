@@ -49,8 +49,8 @@ func (r *Repo) Worktrees() (list []Worktree, err error) {
 	return list, err
 }
 
-// Ahead returns how many commits each of the branches has that no ref of the git layer reaches, by the ID
-// of the branch.
+// Ahead returns how many commits each of the branches has that neither a ref of the git layer reaches nor, with Follow, one of
+// the remote, by the ID of the branch.
 func (t *Taken) Ahead(ctx context.Context) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	for _, b := range t.Branches {

@@ -84,6 +84,39 @@ func (m *Remote) Snapshot(ctx context.Context, s Source, use func(*Snapshot) err
 	}
 }
 
+// Latest returns what the remote has: as it says until ctx ends or, if it does not say so, as it said last. Then the
+// Resolution is stale, and has no commit if s.Ref was never asked for. It is nil if nothing was fetched.
+func (m *Remote) Latest(ctx context.Context, s Source) (snap *Snapshot) {
+	if _, there := m.Store(m.Serving(s)); !there {
+		return nil
+	}
+	if r, known := m.Resolution(s); s.Ref.Kind() == volume.RefSHA || known && r.Ref == "" {
+		s.Ref = volume.Ref{} // for a commit nobody asks
+	}
+	s.Refresh, s.StaleIfError, s.Others = volume.Refresh{}, 0, OthersNow
+	err := m.Snapshot(ctx, s, func(now *Snapshot) error {
+		snap = now
+		return nil
+	})
+	if err == nil {
+		return snap
+	}
+	m.config.Log.WithContext(ctx).WithError(err).Debug("the remote does not say what it has: what it said last is used")
+	s.History = m.Serving(s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	store, there := m.stores[s.History.Name()]
+	if !there {
+		return nil
+	}
+	r, known := store.Refs[s.Ref.String()]
+	if !known {
+		r.At = store.FetchedAt
+	}
+	r.Stale = true
+	return m.snapshotLocked(s, store, r)
+}
+
 // mend reports whether Snapshot is to try again after an error, with s. source and store are those of the error.
 func (m *Remote) mend(
 	ctx context.Context, s *Source, source Source, store meta.Store, there bool, err error,

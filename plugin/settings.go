@@ -168,21 +168,19 @@ func loadSettings(getenv func(name string) string) (settings, error) {
 	if s.defaults, err = volume.ParseDefaults(v.GetString("DEFAULT_OPTS")); err != nil {
 		return fail("DEFAULT_OPTS", "", err)
 	}
-	cacheLink, err := strconv.ParseBool(v.GetString("CACHE_LINK"))
-	if err != nil {
-		return fail("CACHE_LINK", "true or false", nil)
+	var cacheLink bool
+	for key, set := range map[string]*bool{
+		"CACHE_LINK": &cacheLink, "REWRITE_SUBMODULES": &s.rewriteSubmodules, "ALLOW_SHARED_PRIVATE": &s.sharePrivate, "METRICS_SUBJECTS": &s.metrics.subjects,
+	} {
+		if *set, err = strconv.ParseBool(v.GetString(key)); err != nil {
+			return fail(key, "true or false", nil)
+		}
 	}
 	if _, given := s.defaults["cache_link"]; cacheLink && !given {
 		s.defaults["cache_link"] = "true"
 	}
 	if s.schemes, err = volume.ParseSchemes(v.GetString("ALLOW_SCHEMES")); err != nil {
 		return fail("ALLOW_SCHEMES", "", err)
-	}
-	if s.rewriteSubmodules, err = strconv.ParseBool(v.GetString("REWRITE_SUBMODULES")); err != nil {
-		return fail("REWRITE_SUBMODULES", "true or false", nil)
-	}
-	if s.sharePrivate, err = strconv.ParseBool(v.GetString("ALLOW_SHARED_PRIVATE")); err != nil {
-		return fail("ALLOW_SHARED_PRIVATE", "true or false", nil)
 	}
 	s.context = v.GetString("SELINUX_CONTEXT")
 	if err := checkContext(s.context); err != nil {
@@ -206,9 +204,6 @@ func loadSettings(getenv func(name string) string) (settings, error) {
 	s.metrics.addr = v.GetString("METRICS_ADDR")
 	if !isListenAddr(s.metrics.addr) {
 		return fail("METRICS_ADDR", "an IP address with a port from 1024, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine; with port 0 the kernel chooses one, and the log names it", nil)
-	}
-	if s.metrics.subjects, err = strconv.ParseBool(v.GetString("METRICS_SUBJECTS")); err != nil {
-		return fail("METRICS_SUBJECTS", "true or false", nil)
 	}
 	var ok bool
 	if s.level, ok = levels[strings.ToLower(v.GetString("LOG_LEVEL"))]; !ok {

@@ -3,9 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/admin/health"
@@ -19,9 +17,9 @@ func (c Config) health(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	remotes, err := strconv.ParseBool(cmp.Or(query["remotes"], "false"))
+	remotes, err := parseFlag("remotes", cmp.Or(query["remotes"], "false"))
 	if err != nil {
-		return nil, badRequest(fmt.Errorf("remotes is %.20q: allowed are true and false", query["remotes"]))
+		return nil, err
 	}
 	report := c.Health(r.Context(), remotes)
 	answer := api.Health{Time: report.Time.UTC(), Status: string(report.Worst()), Checks: make([]api.Check, len(report.Checks))}

@@ -120,7 +120,10 @@ func (c Spec) stamps(bases []Base) (list []Stamp, err error) {
 			return nil, err
 		}
 	}
-	anyFresh := slices.Contains(slices.Collect(maps.Values(s.times)), fresh)
+	anyFresh := false
+	for _, t := range s.times {
+		anyFresh = anyFresh || t == fresh
+	}
 	if anyFresh && len(s.times)+len(s.late) <= maxStamps {
 		for _, name := range s.late {
 			s.times[name] = fresh

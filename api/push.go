@@ -35,6 +35,9 @@ type PushResult struct {
 	Commits      int64  `json:"commits"`              // that the volume did not begin with
 	Objects      int64  `json:"objects"`              // the same, with files and directories
 	Bytes        int64  `json:"bytes"`                // of the pack with the objects
+	// Warnings are the findings of git fsck in these objects that are no reason to refuse them: known faults of old history.
+	// Each names an object and the finding, in printable ASCII. There are at most 20, and one more that counts the others.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Outbound is what leaves one workspace, which may be mounted, kept or a checkpoint.
@@ -62,9 +65,12 @@ type Bundle struct {
 	WithoutLFS bool
 }
 
-// Bundle writes a git bundle with the commits of a workspace to w. After an error w may have a part of
-// it.
-func (o Outbound) Bundle(ctx context.Context, b Bundle, w io.Writer) (bytes int64, err error) {
+// WarningHeader is the header of a bundle's answer that has one of the Warnings of a PushResult.
+const WarningHeader = "Helmdeck-Warning"
+
+// Bundle writes a git bundle with the commits of a workspace to w, and returns its size and what PushResult has as
+// Warnings. After an error w may have a part of it.
+func (o Outbound) Bundle(ctx context.Context, b Bundle, w io.Writer) (bytes int64, warnings []string, err error) {
 	path, query := o.path+"/bundle", make(url.Values)
 	if b.Branch != "" {
 		query.Set("branch", b.Branch)
@@ -77,11 +83,11 @@ func (o Outbound) Bundle(ctx context.Context, b Bundle, w io.Writer) (bytes int6
 	}
 	res, err := o.c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer res.Body.Close()
 	if bytes, err = io.Copy(w, res.Body); err != nil {
-		return bytes, fmt.Errorf("GET %s: %w", path, err)
+		return bytes, nil, fmt.Errorf("GET %s: %w", path, err)
 	}
-	return bytes, nil
+	return bytes, res.Header.Values(WarningHeader), nil
 }

@@ -194,7 +194,7 @@ func TestEmptyRepositoryOutbound(t *testing.T) {
 			if err := admin.WorkspaceDiff(ctx, id, api.Compare{}, &patch); err != nil || !strings.Contains(patch.String(), "+x\n") {
 				t.Errorf("diff: %q, %v", patch.String(), err)
 			}
-			if _, err := admin.Outbound(id).Bundle(ctx, api.Bundle{}, &bundle); err != nil {
+			if _, _, err := admin.Outbound(id).Bundle(ctx, api.Bundle{}, &bundle); err != nil {
 				t.Errorf("bundle: %v", err)
 			}
 			clone := filepath.Join(scratch(t), "from-bundle")

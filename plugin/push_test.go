@@ -98,7 +98,7 @@ func TestPush(t *testing.T) {
 		return wait.Check(err == nil && len(list) == 1, "%+v, %v", list, err)
 	})
 	var bundle bytes.Buffer
-	n, err := p.admin().Outbound(id).Bundle(ctx, api.Bundle{}, &bundle)
+	n, _, err := p.admin().Outbound(id).Bundle(ctx, api.Bundle{}, &bundle)
 	if err != nil || n != int64(bundle.Len()) {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
@@ -129,10 +129,10 @@ func TestPush(t *testing.T) {
 	wantAt("lfs", lfs)
 	testgit.GitAny(t, again, "switch", "-q", "--detach", "HEAD^")
 	commit(again, "first") // so that the pointer is neither on the first branch nor on the one that is checked out
-	_, err = p.admin().Outbound(p.workspaceOf("v")).Bundle(ctx, api.Bundle{}, io.Discard)
+	_, _, err = p.admin().Outbound(p.workspaceOf("v")).Bundle(ctx, api.Bundle{}, io.Discard)
 	wantStatus(err, 422, "1 LFS pointers whose objects are neither pushed nor in a bundle, such as abab")
 	for _, want := range []api.Bundle{{Branch: "first"}, {WithoutLFS: true}} {
-		if _, err := p.admin().Outbound(p.workspaceOf("v")).Bundle(ctx, want, io.Discard); err != nil {
+		if _, _, err := p.admin().Outbound(p.workspaceOf("v")).Bundle(ctx, want, io.Discard); err != nil {
 			t.Errorf("%+v: %v", want, err)
 		}
 	}
@@ -164,6 +164,44 @@ func TestPush(t *testing.T) {
 	}
 	if len(records) != 15 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
 		t.Errorf("audit records %q", records)
+	}
+}
+
+// TestPushOfOldHistory: what git fsck finds in a history that a container brought is in the answers and in the audit log.
+func TestPushOfOldHistory(t *testing.T) {
+	t.Parallel()
+	s := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 20, Commits: 2})
+	p := start(t, scratch(t))
+	p.create("v", map[string]string{"repo": s.URL("r")})
+	dir := p.mount("v", "m")
+	trees := testgit.Trees{T: t, Store: filepath.Join(dir, ".git")}
+	tree := trees.Tree(trees.Entry("0100644", "f", trees.Blob("x")))
+	commit := testgit.GitAny(t, dir, "commit-tree", "-m", "old", "-p", "HEAD", tree)
+	testgit.GitAny(t, dir, "update-ref", "refs/heads/old", commit)
+	want := []string{"object " + tree + ": zeroPaddedFilemode: contains zero-padded file modes"}
+	out := p.admin().Outbound(p.workspaceOf("v"))
+	_, warnings, err := out.Bundle(t.Context(), api.Bundle{}, io.Discard)
+	if err != nil || !slices.Equal(warnings, want) {
+		t.Errorf("bundle: %q, %v, want %q", warnings, err, want)
+	}
+	res, err := out.Push(t.Context(), api.Push{Branch: "old"}, nil)
+	if err != nil || !slices.Equal(res.Warnings, want) {
+		t.Errorf("push: %q, %v, want %q", res.Warnings, err, want)
+	}
+	if got := testgit.Git(t, s.Path("r"), "rev-parse", "refs/heads/old"); got != commit {
+		t.Errorf("the remote is at %s, want %s", got, commit)
+	}
+	var texts []string
+	if err := p.admin().Audit(t.Context(), api.AuditFilter{}, func(r api.AuditRecord) error {
+		if r.Action == "push" || r.Action == "bundle" {
+			texts = append(texts, r.Text)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if text := "1 commits with 3 objects; git fsck warns: " + want[0]; !slices.Equal(texts, []string{text, text}) {
+		t.Errorf("audit records %q, want %q twice", texts, text)
 	}
 }
 

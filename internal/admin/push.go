@@ -44,6 +44,7 @@ func (c pushes) push(r *http.Request, report func(api.Progress)) (any, error) {
 	return api.PushResult{
 		Workspace: id, Volume: res.Volume, Subject: string(res.Subject), Repo: res.Repo, Branch: res.Branch, RemoteBranch: res.RemoteBranch,
 		OldCommit: res.Old, NewCommit: res.New, Commits: res.Commits, Objects: res.Objects, Bytes: res.Bytes,
+		Warnings: res.Warnings,
 	}, nil
 }
 
@@ -100,6 +101,9 @@ func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
 	notePush(r, b.Result)
 	w.Header().Set("Content-Type", "application/x-git-bundle")
 	w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
+	for _, text := range b.Warnings {
+		w.Header().Add(api.WarningHeader, text)
+	}
 	to, stop := newTimedWriter(b.Context(), w)
 	defer stop()
 	_, err = io.Copy(to, b)

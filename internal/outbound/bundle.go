@@ -103,7 +103,8 @@ func (p *Pusher) bundle(ctx context.Context, r Request, report Progress) (b *Bun
 		return nil, errors.Join(err, taken.Close())
 	}
 	failpoint.Hit("outbound/bundle/made")
-	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = r.Workspace, r.Branch, taken.Commits, taken.Objects, taken.Bytes
+	res.Workspace, res.Branch = r.Workspace, r.Branch
+	res.add(taken)
 	b = &Bundle{
 		Result: res, Branches: branches, turn: src.turn, Size: size, content: content, expires: time.Now().Add(bundleLife),
 	}

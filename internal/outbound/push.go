@@ -97,6 +97,7 @@ type Result struct {
 	// Commits and Objects are those that the volume did not begin with, and Bytes is the size of
 	// their pack. All are 0 if Old is New, because nothing was to be done then.
 	Commits, Objects, Bytes int64
+	Warnings                []string // quarantine.Taken.Warnings
 }
 
 // Summary says for people what was pushed; empty if nothing was.
@@ -104,7 +105,19 @@ func (r Result) Summary() string {
 	if r.Commits == 0 && r.Objects == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d commits with %d objects", r.Commits, r.Objects)
+	text := fmt.Sprintf("%d commits with %d objects", r.Commits, r.Objects)
+	if len(r.Warnings) > 0 {
+		text += "; git fsck warns: " + r.Warnings[0]
+	}
+	if len(r.Warnings) > 1 {
+		text += ", and more"
+	}
+	return text
+}
+
+// add adds what was taken.
+func (r *Result) add(t *quarantine.Taken) {
+	r.Commits, r.Objects, r.Bytes, r.Warnings = t.Commits, t.Objects, t.Bytes, t.Warnings
 }
 
 // Progress says what is being done, with the objects that are done and their number if known.
@@ -189,7 +202,7 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 		return src.cause(err)
 	}
 	src.closeView() // the workspace may end now
-	res.Commits, res.Objects, res.Bytes = taken.Commits, taken.Objects, taken.Bytes
+	res.add(taken)
 	if err = p.checkLFS(src, taken, r); err == nil {
 		taken.Forget()
 		to.Moved = src.turn.Moved

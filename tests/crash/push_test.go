@@ -67,7 +67,7 @@ func (w *world) bundleAside(volume string) error {
 		return err
 	}
 	var head strings.Builder
-	_, err = w.d.Admin.Outbound(id).Bundle(context.Background(), api.Bundle{}, &head)
+	_, _, err = w.d.Admin.Outbound(id).Bundle(context.Background(), api.Bundle{}, &head)
 	if err == nil && !strings.Contains(head.String(), " refs/heads/side\n") {
 		err = fmt.Errorf("the bundle begins with %.200q", head.String())
 	}

@@ -109,7 +109,7 @@ func (s *scene) attackPush(script, branch, refused string) {
 	to := "plugin-" + s.name
 	_, err = s.plugin.Admin.Outbound(all[0].ID).Push(s.Context(), api.Push{Branch: branch, RemoteBranch: to}, nil)
 	var bundle bytes.Buffer
-	_, bundleErr := s.plugin.Admin.Outbound(all[0].ID).Bundle(s.Context(), api.Bundle{Branch: branch}, &bundle)
+	_, _, bundleErr := s.plugin.Admin.Outbound(all[0].ID).Bundle(s.Context(), api.Bundle{Branch: branch}, &bundle)
 	for _, err := range []error{err, bundleErr} {
 		if err != nil {
 			fmt.Fprintln(&s.said, err)

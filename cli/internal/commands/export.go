@@ -52,7 +52,8 @@ refused, except with --without-lfs.`,
 				return cli.StatusError{StatusCode: 125, Status: "--without-lfs is for --bundle"}
 			case bundle:
 				return show.ToFile(s.Docker.Out(), to, func(out io.Writer) error {
-					_, err := c.Outbound(w.ID).Bundle(ctx, want, out)
+					_, warnings, err := c.Outbound(w.ID).Bundle(ctx, want, out)
+					showWarnings(s.Err(), warnings)
 					return err
 				})
 			}

@@ -251,6 +251,14 @@ func TestPush(t *testing.T) {
 			t.Errorf("%q: %q, %v", arg, got.out, got.failed)
 		}
 	}
+	socket, warnings := looked(), []string{"object a: badDate: bad date \x1b[31m", "and 7 more findings"}
+	socket["POST /v1/workspaces/a1/push"] = func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"result":` + mustJSON(api.PushResult{NewCommit: "c0ffee", Warnings: warnings}) + "}\n"))
+	}
+	want := "Warning: git fsck: object a: badDate: bad date \\u001b[31m\nWarning: git fsck: and 7 more findings\n"
+	if got := socket.run(t, "", "push", "-q", "one", "a"); got.failed != nil || got.out != "c0ffee\n" || got.err != want {
+		t.Errorf("with warnings: %q, %q, %v", got.out, got.err, got.failed)
+	}
 	for _, arg := range []string{":", "a:", ":b"} {
 		if got := looked().run(t, "", "push", "one", arg); got.failed == nil || !strings.Contains(got.failed.Error(), "has an empty branch") {
 			t.Errorf("%q: %v", arg, got.failed)
@@ -268,11 +276,14 @@ func TestExportOfCommits(t *testing.T) {
 			if r.URL.RawQuery != want {
 				t.Errorf("%q: asked for %q, want %q", flags, r.URL.RawQuery, want)
 			}
+			w.Header().Add(api.WarningHeader, "object a: badDate: bad date")
+			w.Header().Add(api.WarningHeader, "and 7 more findings")
 			io.WriteString(w, "bundle")
 		}
 		args := append([]string{"export", "one", "--bundle", "-o", "-"}, strings.Fields(flags)...)
-		if got := socket.run(t, "", args...); got.failed != nil || got.out != "bundle" {
-			t.Errorf("%q: %q, %v", flags, got.out, got.failed)
+		said := "Warning: git fsck: object a: badDate: bad date\nWarning: git fsck: and 7 more findings\n"
+		if got := socket.run(t, "", args...); got.failed != nil || got.out != "bundle" || got.err != said {
+			t.Errorf("%q: %q, %q, %v", flags, got.out, got.err, got.failed)
 		}
 	}
 	for _, flag := range []string{"--branch=a", "--without-lfs"} {

@@ -64,6 +64,7 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 			if err != nil {
 				return err
 			}
+			showWarnings(s.Err(), result.Warnings)
 			if format != "" {
 				return show.Object(s.Out(), format, result)
 			}
@@ -114,6 +115,13 @@ func showPush(out io.Writer, r api.PushResult, quiet bool) error {
 	}
 	_, err := fmt.Fprintln(out, text)
 	return err
+}
+
+// showWarnings prints what git fsck found in commits that were pushed or exported.
+func showWarnings(w io.Writer, warnings []string) {
+	for _, text := range warnings {
+		fmt.Fprintf(w, "Warning: git fsck: %s\n", show.Text(text))
+	}
 }
 
 // counted returns a number of things that a noun names.

@@ -19,9 +19,10 @@
 // Both repositories are new, have a configuration of ours, and have base as their only
 // alternate. The git layer is immutable, and was made by the plugin.
 //
-// Guarantees: what leaves is what git found to be complete and well-formed, whatever the
-// container writes meanwhile. Bytes, objects, refs, time and memory are limited. The directory
-// is removed at the end in every case; Open removes what a killed process left.
+// Guarantees: what leaves is what git found to be complete and well-formed, but for known faults
+// of old history (tolerated), whatever the container writes meanwhile. Bytes, objects, refs, time
+// and memory are limited. The directory is removed at the end in every case; Open removes what a
+// killed process left.
 //
 // A container may change files while they are read. An object that is read torn does not have
 // its hash, which is an error: run it again.
@@ -36,9 +37,9 @@
 //     pack. The loose objects are listed before the packs, and the refs before both, because a git gc at the same time
 //     moves objects only the other way.
 //   - Choose and check: pack-objects packs what the branch reaches and no ref of the git layer does, which fails if an
-//     object is missing; index-pack --fsck-objects adds that to push.git. So what a container merely has is not
-//     judged, and what leaves is as git's own servers demand. (Fetches are not checked like that, because old public
-//     histories have faults.)
+//     object is missing; index-pack --strict adds that to push.git. So what a container merely has is not judged.
+//     Findings of git fsck that public histories have are warnings, because the remote decides whether it takes them;
+//     those that attack who fetches are refusals. (Fetches are not checked like that, because of these histories.)
 //   - Send: git push sets one branch from one commit ID. It negotiates (push.negotiate), because a remote that has
 //     moved on lists only commits that the workspace does not have. A bundle is a header of ours and the pack.
 //

@@ -38,6 +38,10 @@ type Taken struct {
 	// Commits and Objects are those that the refs of the git layer do not reach, and Bytes is the
 	// size of their pack.
 	Commits, Objects, Bytes int64
+	// Warnings are findings of git fsck that are known from old history and harm nobody (tolerated): each has the ID of an
+	// object, the name of the finding and git's words, in printable ASCII. There are at most maxWarnings, of maxWarning bytes
+	// each, and one more that counts the others.
+	Warnings []string
 
 	git   *git.Git
 	dir   string
@@ -192,7 +196,7 @@ func (t *Taken) importObjects(ctx context.Context, r *Repo, m *meter, report Pro
 	if err := m.count(int64(n)); err != nil {
 		return err
 	}
-	err = t.index(ctx, t.imported(), func(ctx context.Context, w *bufio.Writer) (err error) {
+	err = t.index(ctx, t.imported(), nil, func(ctx context.Context, w *bufio.Writer) (err error) {
 		disk.Nice(disk.Lowest, func() { err = r.packLoose(ctx, w, bufio.NewReader(ids), n, m) })
 		return err
 	})
@@ -234,20 +238,20 @@ func (t *Taken) importPack(ctx context.Context, r *Repo, name string, m *meter) 
 		return refuse(Changed, "the pack %q of the workspace can't be read (%v): if it was removed meanwhile, run it again", name, err)
 	}
 	defer f.Close()
-	err = t.index(ctx, t.imported(), func(_ context.Context, w *bufio.Writer) error { return r.copyPack(w, f, m) })
+	err = t.index(ctx, t.imported(), nil, func(_ context.Context, w *bufio.Writer) error { return r.copyPack(w, f, m) })
 	if refused := (*Refusal)(nil); err == nil || errors.As(err, &refused) || ofOurs(err) {
 		return err
 	}
 	return damagedPack(f, err)
 }
 
-// index makes git add the pack that write writes to a repository.
-func (t *Taken) index(ctx context.Context, repo string, write func(context.Context, *bufio.Writer) error, args ...string) error {
+// index makes git add the pack that write writes to a repository. hear, if not nil, is called with each line of its stderr.
+func (t *Taken) index(ctx context.Context, repo string, hear func(line string), write func(context.Context, *bufio.Writer) error, args ...string) error {
 	args = append([]string{"index-pack", "--stdin"}, args...)
 	if t.layer.noBlobs { // fsck wants to read files such as .gitattributes, but not those of a promisor
 		args = append([]string{"-c", "remote.origin.promisor=true"}, args...)
 	}
-	c := t.in(repo, git.Command{Op: opTake, Heavy: true, Write: []string{repo}, Dialog: true}, args...)
+	c := t.in(repo, git.Command{Op: opTake, Heavy: true, Write: []string{repo}, Dialog: true, Stderr: hear}, args...)
 	c.Talk = git.Feed(write)
 	_, err := t.git.Run(ctx, c)
 	return localError(err)
@@ -409,26 +413,5 @@ func (t *Taken) packNew(ctx context.Context) error {
 	if t.Objects, err = objectsIn(f); err != nil || t.Objects == 0 {
 		return err
 	}
-	err = t.index(ctx, t.checked(), func(_ context.Context, w *bufio.Writer) error {
-		_, err := io.Copy(w, io.NewSectionReader(f, 0, t.Bytes))
-		return err
-	}, "--fix-thin", "--fsck-objects")
-	if e, ok := giterrorOf(err); ok && !ofOurs(err) {
-		return refuse(Unusable, "git fsck rejects the new commits: %s", giterror.Printable(complaints(e.Stderr)))
-	}
-	return err
-}
-
-// complaints joins what git fsck said.
-func complaints(stderr string) string {
-	var list []string
-	for line := range strings.Lines(stderr) {
-		line = strings.TrimSpace(line)
-		if rest, ok := strings.CutPrefix(line, "error: "); ok {
-			list = append(list, rest)
-		} else if rest, ok := strings.CutPrefix(line, "fatal: "); ok && len(list) == 0 {
-			list = append(list, rest)
-		}
-	}
-	return strings.Join(list, "; ")
+	return t.check(ctx, f)
 }

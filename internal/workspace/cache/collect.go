@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -151,6 +152,7 @@ type collector struct {
 	unit    *openUnit
 	tree    *openTree
 	origins origins
+	begun   []unix.Timespec   // when the current directory and its parents were last changed before they were read
 	copies  map[uint64]string // of files with several names, by inode: the path of the first copy
 	err     error             // the first of To, of which the rest can't be trusted
 }
@@ -196,7 +198,9 @@ func (c *collector) Visit(e disk.Entry) (enter bool) {
 	rel := strings.Join(c.names, "/")
 	changed := time.Unix(st.Ctim.Unix())
 	if upfile.Kind(&st) == unix.S_IFDIR {
-		enter = c.enter(e, rel)
+		if enter = c.enter(e, rel); enter {
+			c.begun = append(c.begun[:e.Depth-1], st.Ctim)
+		}
 		c.settled(rel, changed)
 		return enter
 	}
@@ -328,7 +332,7 @@ func (c *collector) whole(dir int, name, rel string, r rule) error {
 	defer f.Close()
 	names := []string{r.mark}
 	if strings.Contains(r.mark, "*") {
-		if names, err = f.Readdirnames(maxMarks); err != nil {
+		if names, err = f.Readdirnames(maxMarks); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return !matchAny([]string{r.mark}, name) })
@@ -404,7 +408,17 @@ func (c *collector) endUnit(depth int) {
 	}
 }
 
-func (c *collector) Leave(e disk.Entry) { c.endUnit(e.Depth) }
+func (c *collector) Leave(e disk.Entry) {
+	if e.Depth > 0 && !c.Move && (c.unit != nil && !c.unit.bad || c.tree != nil && !c.tree.torn) {
+		// If a name was added, removed or renamed meanwhile, others may have been missed.
+		st, err := upfile.Stat(e.Dir, e.Name)
+		if err == nil && st.Ctim != c.begun[e.Depth-1] {
+			err = errChanged
+		}
+		c.spoil(strings.Join(c.names[:e.Depth], "/"), err)
+	}
+	c.endUnit(e.Depth)
+}
 
 func (c *collector) Skip(e disk.Entry, err error) {
 	if e.Depth == 0 {

@@ -19,7 +19,7 @@ import (
 
 var (
 	errKind    = errors.New("it is neither a file nor a directory or link")
-	errChanged = errors.New("it changed while it was copied")
+	errChanged = errors.New("it changed while it was read")
 	errNoData  = errors.New("it is incomplete without the layers below")
 	errUnder   = errors.New("a file of an unfinished change")
 	errOpen    = errors.New("a database that was not closed")

@@ -206,6 +206,18 @@ func TestTools(t *testing.T) {
 	}
 }
 
+// TestNoMark: a directory that is to have a mark is incomplete without one, also if it is empty.
+func TestNoMark(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"gradle/wrapper/dists/a/b", "nuget/a/1"} {
+		b := newBench(t)
+		b.write(dir+"/", "")
+		if r := b.collect(now); r.Files != 0 || !slices.Equal(r.Left, []string{dir + ": it is incomplete"}) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestEachLineIsUsed checks that each line of the table is tested.
 func TestEachLineIsUsed(t *testing.T) {
 	t.Parallel()

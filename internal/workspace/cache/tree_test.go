@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -73,6 +74,62 @@ func TestTreeThatChanges(t *testing.T) {
 		}
 		b.want(b.collect(now), "other/x", "1")
 	})
+}
+
+// order returns the names of a directory of the upper, as they are read.
+func (b *bench) order(rel string) []string {
+	b.Helper()
+	dir, err := os.Open(b.at(rel))
+	b.ok(err)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	b.ok(err)
+	return names
+}
+
+// when calls f when a file of the upper is copied, whose content is "1".
+func (b *bench) when(rel string, f func() error) {
+	b.Helper()
+	b.ok(unix.Lsetxattr(b.at(rel), upfile.MetacopyAttr, nil, 0), unix.Lsetxattr(b.at(rel), upfile.RedirectAttr, []byte("/elsewhere"), 0))
+	b.shown = func(string) (*os.File, error) {
+		b.ok(f())
+		path := filepath.Join(b.dir, "shown")
+		b.ok(os.WriteFile(path, []byte("1"), 0o600))
+		return os.Open(path)
+	}
+}
+
+// TestNameThatGoes: a name of a directory may go before it is read, without an error. Of what is published as a whole or not at all
+// nothing is published then, also if another directory takes the place of the one that is read.
+func TestNameThatGoes(t *testing.T) {
+	t.Parallel()
+	for _, top := range []string{"uv/archive-v0/x", "tool"} {
+		for what, change := range map[string]func(b *bench, last string) error{
+			"removed": func(b *bench, last string) error { return os.Remove(last) },
+			"moved":   func(b *bench, last string) error { return os.Rename(last, filepath.Join(b.mkdir("outside"), "x")) },
+			"replaced": func(b *bench, last string) error {
+				old := b.mkdir("outside")
+				return errors.Join(os.Rename(b.at(top), filepath.Join(old, "x")), os.CopyFS(b.at(top), os.DirFS(filepath.Join(old, "x"))),
+					os.Remove(filepath.Join(old, "x/d", filepath.Base(last))))
+			},
+		} {
+			b := newBench(t)
+			b.copy = true
+			const content = "npm/_cacache/content-v2/f"
+			b.write(content, "1")
+			for i := range 150 { // more bytes of names than are read at once
+				b.write(fmt.Sprintf("%s/d/%s%d", top, strings.Repeat("long", 50), i), "1")
+			}
+			names := b.order(top + "/d")
+			last := b.at(top + "/d/" + names[len(names)-1])
+			b.when(top+"/d/"+names[0], func() error { return change(b, last) })
+			r := b.collect(now)
+			b.want(r, content, "1")
+			if left := strings.Join(r.Left, "; "); !strings.Contains(left, top+"/d: "+errChanged.Error()) {
+				t.Errorf("%s, %s: left out %q", top, what, left)
+			}
+		}
+	}
 }
 
 // TestStop: when the plugin stops, what was moved is published, and what is published as a whole or not at all is not cut.

@@ -80,7 +80,7 @@ func Collect(ctx context.Context, j Job) (Result, error) { return collect(ctx, j
 func collect(ctx context.Context, j Job, most int) (r Result, err error) {
 	walk, stop := context.WithCancel(ctx)
 	defer stop()
-	c := &collector{Job: j, most: most, stop: stop, copier: upfile.NewCopier(walk, j.Room), copies: make(map[uint64]string)}
+	c := &collector{Job: j, most: most, stop: stop, copier: upfile.NewCopier(walk, j.Room), copies: make(map[copied]string)}
 	if c.pub, err = openBelow(j.Published); err != nil {
 		return r, err
 	}
@@ -153,7 +153,7 @@ type collector struct {
 	tree    *openTree
 	origins origins
 	begun   []unix.Timespec   // when the current directory and its parents were last changed before they were read
-	copies  map[uint64]string // of files with several names, by inode: the path of the first copy
+	copies  map[copied]string // of files with several names: the path of the first copy
 	err     error             // the first of To, of which the rest can't be trusted
 }
 

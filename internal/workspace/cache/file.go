@@ -199,6 +199,14 @@ func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, r rule, att
 		return err
 	}
 	to, name := int(dir.Fd()), e.Name
+	at := unix.NsecToTimespec(c.Now.UnixNano())
+	switch {
+	case r.ever:
+		at = unix.NsecToTimespec(farFuture.UnixNano())
+	case r.as == replace && time.Unix(st.Mtim.Unix()).Before(c.Now): // the next one is compared with it; nothing is of the future
+		at = st.Mtim
+	}
+	is := copied{st.Ino, st.Mtim, at}
 	switch {
 	case upfile.Kind(st) == unix.S_IFLNK:
 		var target string
@@ -213,25 +221,18 @@ func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, r rule, att
 		} else if err == nil {
 			err = errors.Join(strip(upfile.Below(to, name), attrs), c.moved(upfile.Below(to, name)))
 		}
-	case st.Nlink > 1 && !noData && c.linked(rel, st):
+	case st.Nlink > 1 && !noData && c.linked(rel, is):
 		// Otherwise many names of one large file would fill the disk.
 	default:
 		err = c.copy(e, rel, st, to, noData)
 		if err == nil && st.Nlink > 1 && len(c.copies) < maxCopies {
-			c.copies[st.Ino] = rel
+			c.copies[is] = rel
 		}
 		if err == nil && r.check != nil { // a program may have begun to change it
 			err = r.check(c, e, rel, st.Size)
 		}
 	}
 	if err == nil {
-		at := unix.NsecToTimespec(c.Now.UnixNano())
-		switch {
-		case r.ever:
-			at = unix.NsecToTimespec(farFuture.UnixNano())
-		case r.as == replace && time.Unix(st.Mtim.Unix()).Before(c.Now): // the next one is compared with it; nothing is of the future
-			at = st.Mtim
-		}
 		err = setAttributes(to, name, c.UID, c.GID, st.Mode, at)
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -256,9 +257,16 @@ func (c *collector) moved(path string) error {
 	return c.Moved(path)
 }
 
+// copied is what the names of one copy have in common: which file it is of, as that was then, and the time that the copy gets.
+// Another file may have the same inode meanwhile.
+type copied struct {
+	ino     uint64
+	was, at unix.Timespec
+}
+
 // linked makes a link to the copy of another name of the same file, if there is one.
-func (c *collector) linked(rel string, st *unix.Stat_t) bool {
-	first, ok := c.copies[st.Ino]
+func (c *collector) linked(rel string, is copied) bool {
+	first, ok := c.copies[is]
 	if !ok {
 		return false
 	}
@@ -268,14 +276,7 @@ func (c *collector) linked(rel string, st *unix.Stat_t) bool {
 	}
 	defer from.Close()
 	to, err := c.into(path.Dir(rel))
-	if err != nil {
-		return false
-	}
-	was, err := upfile.Stat(int(from.Fd()), path.Base(first))
-	if err != nil || was.Size != st.Size {
-		return false
-	}
-	return unix.Linkat(int(from.Fd()), path.Base(first), int(to.Fd()), path.Base(rel), 0) == nil
+	return err == nil && unix.Linkat(int(from.Fd()), path.Base(first), int(to.Fd()), path.Base(rel), 0) == nil
 }
 
 func (c *collector) count() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +215,58 @@ func TestHardLinks(t *testing.T) {
 			b.Errorf("outside belongs to %d, mode %o", st.Uid, st.Mode)
 		}
 	})
+}
+
+// TestTimesOfHardLinks: each name of a file has the time that others find there, whatever its other names are. An index with one
+// of the future would stay for ever.
+func TestTimesOfHardLinks(t *testing.T) {
+	each(t, func(b *bench) {
+		written := now.Add(-time.Minute)
+		want := map[string]time.Time{"go-build/ab/x-d": farFuture, "npm/_cacache/content-v2/x": now, "npm/_cacache/index-v5/x": written, "tool/x": written}
+		outside := filepath.Join(b.dir, "outside")
+		b.put(outside, "1", false)
+		b.ok(os.Chtimes(outside, written, written))
+		for rel := range want {
+			b.write(filepath.Dir(rel)+"/", "")
+			b.ok(os.Link(outside, b.at(rel)))
+		}
+		b.collect(now)
+		for rel, want := range want {
+			if info, err := os.Stat(filepath.Join(b.layers[0], rel)); err != nil || !info.ModTime().Equal(want) {
+				b.Errorf("%s has the time %v, %v, want %v", rel, info.ModTime(), err, want)
+			}
+		}
+	})
+}
+
+// TestHardLinkThatChanges: a name of a file that was copied, and that has another content since, is not a name of the copy.
+func TestHardLinkThatChanges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.copy = true
+	const dir = "npm/_cacache/content-v2/"
+	b.write(dir+"linked0", "1")
+	for i := 1; i < 10; i++ {
+		b.write(fmt.Sprint(dir, "other", i), "1")
+		b.ok(os.Link(b.at(dir+"linked0"), b.at(fmt.Sprint(dir, "linked", i))))
+	}
+	names := b.order(dir)
+	linked := func(name string) bool { return strings.HasPrefix(name, "linked") }
+	at := slices.IndexFunc(names, linked)
+	at += slices.IndexFunc(names[at:], func(name string) bool { return !linked(name) })
+	// As a file that gets the inode of one that was removed.
+	b.when(dir+names[at], func() error {
+		return errors.Join(os.WriteFile(b.at(dir+"linked0"), []byte("2"), 0o600), os.Chtimes(b.at(dir+"linked0"), now, now))
+	})
+	var want []string
+	for i, name := range names {
+		text := "1"
+		if linked(name) && i > at {
+			text = "2"
+		}
+		want = append(want, dir+name, text)
+	}
+	b.want(b.collect(now), want...)
 }
 
 // TestLimits reaches each limit. What was collected before is whole.

@@ -382,3 +382,50 @@ func TestUnit(t *testing.T) {
 		}
 	}
 }
+
+// TestNests has directories of tools in those of others, units in units, and names that differ from known ones in their case: each
+// is what its whole path says.
+func TestNests(t *testing.T) {
+	each(t, func(b *bench) {
+		const mark = "/.cargo-ok"
+		b.write(
+			"npm/go-mod/m@v1.0.0/go.mod", "m", "npm/_cacache/content-v2/cargo/credentials.toml", "secret", "npm/_cacache/content-v2/go-mod/cache/lock", "",
+			"npm/_cacache/content-v2/maven/a.jar", "1", "NPM/_cacache/content-v2/x", "1", "Cargo/credentials.toml", "secret", "CARGO/config.toml", "secret",
+			"Docker/config.json", "secret", "AWS/credentials", "secret", "Home/.ssh/id", "secret",
+			"go-mod/a@v1.0.0/b@v1.0.0/go.mod", "m", "go-mod/a@v1.0.0/cache/download/c/@v/v1.0.0.partial", "", "go-mod/cache/d@v1.0.0/go.mod", "m",
+			"go-mod/cache/download/e@v1.0.0/go.mod", "m", "go-mod/GO-MOD/f@v1.0.0/go.mod", "m",
+			"cargo/registry/src/i/half-1/src/i/whole-1"+mark, "{}", "cargo/registry/src/i/whole-1/registry/src/i/half-1/lib.rs", "1", "cargo/registry/src/i/whole-1"+mark, "{}",
+			"cargo/registry/src/i/Whole-1"+mark, "", "cargo/registry/src/i/case-1/.Cargo-Ok", "{}", "cargo/registry/SRC/i/whole-1"+mark, "{}",
+			"nuget/nuget/1/.nupkg.metadata", "{}", "nuget/.hidden/1/.nupkg.metadata", "{}", "tool/nuget/a/1/x", "1", "tool/.cargo-ok/x", "1",
+		)
+		b.want(b.collect(now),
+			"npm/_cacache/content-v2/maven/a.jar", "1", "NPM/_cacache/content-v2/x", "1", "go-mod/a@v1.0.0/b@v1.0.0/go.mod", "m",
+			"go-mod/a@v1.0.0/cache/download/c/@v/v1.0.0.partial", "", "go-mod/GO-MOD/f@v1.0.0/go.mod", "m",
+			"cargo/registry/src/i/whole-1/registry/src/i/half-1/lib.rs", "1", "cargo/registry/src/i/whole-1"+mark, "{}",
+			"nuget/nuget/1/.nupkg.metadata", "{}", "tool/nuget/a/1/x", "1", "tool/.cargo-ok/x", "1",
+		)
+	})
+}
+
+// TestManyDirectories: empty directories are published only in units, and all take less than the limits.
+func TestManyDirectories(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.dir = b.memory()
+	b.renew()
+	n := 100_000
+	if testing.Short() {
+		n = 1000
+	}
+	b.write("uv/archive-v0/x/f", "1", "tool/f", "1", "npm/_cacache/content-v2/f", "1", "nuget/a/", "")
+	for i := range n {
+		for _, dir := range []string{"uv/archive-v0/x", "tool", "npm/_cacache/content-v2", "nuget/a"} {
+			b.ok(os.Mkdir(b.at(fmt.Sprintf("%s/%d", dir, i)), 0o700))
+		}
+	}
+	r := b.collect(now)
+	b.want(r, "uv/archive-v0/x/f", "1", "tool/f", "1", "npm/_cacache/content-v2/f", "1")
+	if most := int64(n + 20); r.Over || r.Size.Inodes < int64(n) || r.Size.Inodes > most || len(r.Left) > maxLeft {
+		t.Errorf("%+v, want at most %d inodes", r, most)
+	}
+}

@@ -123,7 +123,7 @@ func (c *collector) publish(e disk.Entry, rel string, st *unix.Stat_t, r rule) (
 			return err
 		}
 	}
-	return c.place(e, rel, st, r, attrs, noData)
+	return c.put(rel, func(to int) error { return c.place(e, rel, st, to, r, attrs, noData) })
 }
 
 // published is a file or link in the topmost layer that has it.
@@ -188,17 +188,28 @@ func openDatabase(e disk.Entry) bool {
 	})
 }
 
-// place puts a file or link into the new layer.
-func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, r rule, attrs []string, noData bool) error {
-	if c.Dry {
-		c.count()
-		return nil
-	}
+// put counts a file or link of the new layer, which create makes in the directory to, unless Dry is set.
+func (c *collector) put(rel string, create func(to int) error) error {
 	dir, err := c.into(path.Dir(rel))
+	if err == nil && !c.Dry {
+		err = create(int(dir.Fd()))
+	}
 	if err != nil {
 		return err
 	}
-	to, name := int(dir.Fd()), e.Name
+	c.r.Files++
+	if c.unit != nil {
+		c.unit.files++
+	}
+	if c.tree != nil {
+		c.tree.files++
+	}
+	return nil
+}
+
+// place makes a file or link in the directory to of the new layer.
+func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, to int, r rule, attrs []string, noData bool) (err error) {
+	name := e.Name
 	at := unix.NsecToTimespec(c.Now.UnixNano())
 	switch {
 	case r.ever:
@@ -221,7 +232,7 @@ func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, r rule, att
 		} else if err == nil {
 			err = errors.Join(strip(upfile.Below(to, name), attrs), c.moved(upfile.Below(to, name)))
 		}
-	case st.Nlink > 1 && !noData && c.linked(rel, is):
+	case st.Nlink > 1 && !noData && c.linked(to, name, is):
 		// Otherwise many names of one large file would fill the disk.
 	default:
 		err = c.copy(e, rel, st, to, noData)
@@ -243,10 +254,8 @@ func (c *collector) place(e disk.Entry, rel string, st *unix.Stat_t, r rule, att
 			c.err = errors.Join(c.err, rm) // it may have another owner or attributes
 		}
 		c.out.prune(path.Dir(rel))
-		return err
 	}
-	c.count()
-	return nil
+	return err
 }
 
 // moved is Moved, which may be nil.
@@ -264,8 +273,8 @@ type copied struct {
 	was, at unix.Timespec
 }
 
-// linked makes a link to the copy of another name of the same file, if there is one.
-func (c *collector) linked(rel string, is copied) bool {
+// linked makes name in the directory to a link to the copy of another name of the same file, if there is one.
+func (c *collector) linked(to int, name string, is copied) bool {
 	first, ok := c.copies[is]
 	if !ok {
 		return false
@@ -275,18 +284,7 @@ func (c *collector) linked(rel string, is copied) bool {
 		return false // it was of a unit that was left out
 	}
 	defer from.Close()
-	to, err := c.into(path.Dir(rel))
-	return err == nil && unix.Linkat(int(from.Fd()), path.Base(first), int(to.Fd()), path.Base(rel), 0) == nil
-}
-
-func (c *collector) count() {
-	c.r.Files++
-	if c.unit != nil {
-		c.unit.files++
-	}
-	if c.tree != nil {
-		c.tree.files++
-	}
+	return unix.Linkat(int(from.Fd()), path.Base(first), to, name, 0) == nil
 }
 
 // copy copies a file to the new layer.

@@ -98,30 +98,19 @@ func (c *collector) mergeOrigins(rel string) error {
 	if len(text) > maxOrigins {
 		return errLarge
 	}
-	if c.Dry {
-		c.count()
-		return nil
-	}
-	dir, err := c.into(path.Dir(rel))
-	if err != nil {
-		return err
-	}
-	to := int(dir.Fd())
-	fd, err := unix.Openat(to, originsName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), originsName)
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = setAttributes(to, originsName, c.UID, c.GID, unix.S_IFREG, unix.NsecToTimespec(c.Now.UnixNano()))
-	}
-	if err != nil {
+	return c.put(rel, func(to int) error {
+		fd, err := unix.Openat(to, originsName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), originsName)
+		_, err = f.WriteString(text)
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = setAttributes(to, originsName, c.UID, c.GID, unix.S_IFREG, unix.NsecToTimespec(c.Now.UnixNano()))
+		}
 		c.err = errors.Join(c.err, err)
 		return err
-	}
-	c.count()
-	return nil
+	})
 }
 
 // readLines reads a small file.

@@ -74,6 +74,7 @@ func TestFind(t *testing.T) {
 		}, []string{"! x.o", "A src/y.o", "! build/deep/z", "A keep.o", "M tracked.o", "A src/.gitignore", "! src/local/x", "A local"}},
 		{"left out", func(w *world) {
 			w.write(".git/config", "x")
+			w.write(".git/hdcache/npm/x", "x")
 			w.write("nested/.git/config", "x")
 			w.write("nested/file", "x")
 			w.write("warm/deep/x", "x")

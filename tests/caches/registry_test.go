@@ -165,7 +165,7 @@ func crateRegistry(t *testing.T) (url string) {
 	}
 	return serve(t, func(base, path string) []byte {
 		if path == "/config.json" {
-			return fmt.Appendf(nil, `{"dl": "%s/crates"}`, base)
+			return fmt.Appendf(nil, `{"dl": "%[1]s/crates", "api": "%[1]s"}`, base)
 		}
 		if m := crate.FindStringSubmatch(path); m != nil {
 			return data(m[1])

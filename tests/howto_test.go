@@ -51,6 +51,7 @@ var howTos = map[string]howTo{
 		"docker repos cache rm --path npm/_cacache https://github.com/my-org/app": asks,
 		"docker repos cache rm --uid 1000 https://github.com/my-org/app":          asks,
 	}},
+	"docs/caches.md":                  {prepare: myOrg},
 	"docs/how-to/warm-directories.md": {prepare: myOrg},
 	"docs/how-to/prebuild.md":         {prepare: myOrg},
 	"docs/how-to/remove.md":           {prepare: hello},
@@ -108,7 +109,7 @@ func TestHowTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(pages, "../README.md") {
+	for _, path := range append(pages, "../README.md", "../docs/caches.md") {
 		page := strings.TrimPrefix(path, "../")
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -21,7 +21,7 @@ var meanings = map[string]string{
 		"[only if it made the file](../how-to/caches.md#publish-only-what-succeeded) `.git/helmdeck-publish` · `never`: for jobs that you do not trust. They find " +
 		"what others have left, and no other container ever uses what they leave behind",
 	optLink: "`true`: `.hdcache` at the top of the work tree is a link to `.git/hdcache`, which " +
-		"[many programs take for a file of yours](../how-to/caches.md#the-link-hdcache) · `false`: it is not there. The setting `CACHE_LINK` gives another default",
+		"[many programs take for a file of yours](../caches.md#the-link-hdcache) · `false`: it is not there. The setting `CACHE_LINK` gives another default",
 	optWarm:      "untracked directories that the next workspace finds as the last one left them: [warm directories](../how-to/warm-directories.md)",
 	optWarmKey:   "separates warm directories which must not mix, such as an image's name or the hash of a lock file",
 	optWarmFiles: "files of the commit, such as lock files: each content of theirs has [a state of its own](../how-to/warm-directories.md#a-state-for-each-lock-file) of the warm directories",

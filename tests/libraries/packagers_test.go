@@ -44,7 +44,7 @@ var packed = map[string]string{
 }
 
 // TestPackagers: of a workspace with a cache, each program takes what it takes of a plain clone. With cache_link=true it
-// does so if it is told to leave out the link, as docs/how-to/caches.md says.
+// does so if it is told to leave out the link, as docs/caches.md says.
 func TestPackagers(t *testing.T) {
 	server := testgit.Serve(t)
 	testgit.Git(t, "/", "init", "-q", "--bare", "--initial-branch=main", server.Path("app"))
@@ -63,7 +63,7 @@ func TestPackagers(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = d.Kill() })
 	engine := daemon.Dial(daemon.Config{Dir: dir}.Socket())
-	page, err := os.ReadFile("../../docs/how-to/caches.md")
+	page, err := os.ReadFile("../../docs/caches.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestPackagers(t *testing.T) {
 				command, before := p.command, p.before
 				if link == "true" {
 					if !strings.Contains(string(page), "`"+strings.ReplaceAll(p.without, "../w", "/tmp/w")+"`") {
-						t.Errorf("docs/how-to/caches.md does not say %s", p.without)
+						t.Errorf("docs/caches.md does not say %s", p.without)
 					}
 					if strings.HasPrefix(p.without, "/") {
 						before += "echo " + p.without + " >>.gitignore; "

@@ -11,11 +11,11 @@ import (
 	_ "github.com/helmdeck/repos/tests/environ"
 )
 
-// TestLeaveOut runs the commands with which docs/how-to/caches.md leaves the caches out, as far as the machine has the
+// TestLeaveOut runs the commands with which docs/caches.md leaves the caches out, as far as the machine has the
 // programs: they find the files of the work tree and of .git, and none of the cache.
 func TestLeaveOut(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/how-to/caches.md")
+	page, err := os.ReadFile("../../../docs/caches.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,9 @@ package tests
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
+	"github.com/helmdeck/repos/internal/git/gitserver/sshserver"
 	"github.com/helmdeck/repos/tests/wait"
 )
 
@@ -45,6 +40,26 @@ func (e *engine) reposAs(t *testing.T, host string, gid uint32, args ...string) 
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DOCKER_HOST=" + host, "DOCKER_CONFIG=/nonexistent", "HOME=/"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: gid}, Setpgid: true}
+	return cmd
+}
+
+// dockerAs returns docker's command, which has the plugin repos, for an engine at host, as reposAs does.
+func (e *engine) dockerAs(t *testing.T, host string, gid uint32, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := e.reposAs(t, host, gid, args...)
+	config := e.Path("docker")
+	if err := os.MkdirAll(filepath.Join(config, "cli-plugins"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(cmd.Path, filepath.Join(config, "cli-plugins/docker-repos")); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	program, err := exec.LookPath("docker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path, cmd.Args[0] = program, program
+	cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+config)
 	return cmd
 }
 
@@ -75,8 +90,8 @@ func TestRelay(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	e := own(t, nil, "--host", "tcp://127.0.0.1:"+port)
-	server := sshServer(t, e)
-	hosts := map[string]string{"unix": "unix://" + e.Path("sock"), "tcp": "tcp://127.0.0.1:" + port, "ssh": "ssh://somebody@" + server}
+	server, ssh := sshServer(t, e)
+	hosts := map[string]string{"unix": "unix://" + e.Path("sock"), "tcp": "tcp://127.0.0.1:" + port, "ssh": "ssh://" + sshserver.User + "@" + server}
 	for name, host := range hosts {
 		t.Run(name, func(t *testing.T) {
 			gid := e.group(t)
@@ -84,14 +99,19 @@ func TestRelay(t *testing.T) {
 				gid = nobody // the address is enough
 			}
 			cmd := e.reposAs(t, host, gid, "ls", "--format", "json")
-			cmd.Env[0] = "PATH=" + sshClient(t) + ":" + os.Getenv("PATH")
+			cmd.Env[0] = "PATH=" + ssh + ":" + os.Getenv("PATH")
 			if out, err := cmd.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) != 0 {
 				t.Errorf("got %s, %v", out, err)
 			}
 			cmd = e.reposAs(t, host, gid, "logs", "--format", "{{.Message}}")
-			cmd.Env[0] = "PATH=" + sshClient(t) + ":" + os.Getenv("PATH")
+			cmd.Env[0] = "PATH=" + ssh + ":" + os.Getenv("PATH")
 			if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("listening\n")) {
 				t.Errorf("the log: got %s, %v", out, err)
+			}
+			cmd = e.dockerAs(t, host, gid, "repos", "doctor", "--remotes=false", "--format", "{{.Name}}")
+			cmd.Env[0] = "PATH=" + ssh + ":" + os.Getenv("PATH")
+			if out, err := cmd.Output(); err != nil || !bytes.Contains(out, []byte("plugin\n")) {
+				t.Errorf("docker repos doctor: got %s, %v", out, err)
 			}
 			e.wantNoRelay(t)
 		})
@@ -228,96 +248,42 @@ func (e *engine) testDoctor(t *testing.T, host string) {
 	e.wantNoRelay(t)
 }
 
-// sshServer runs an ssh server on loopback that lets everybody execute docker with the engine, and returns
-// its address.
-func sshServer(t *testing.T, e *engine) string {
+// sshServer runs the machine's sshd on loopback, over which git@ADDRESS may execute docker with the engine. It returns the
+// address, and a directory with an ssh for PATH that knows the host, and logs in with a key that nobody may read.
+func sshServer(t *testing.T, e *engine) (address, bin string) {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	s, err := sshserver.Start(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := ssh.NewSignerFromSigner(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := &ssh.ServerConfig{NoClientAuth: true}
-	set.AddHostKey(signer)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	t.Cleanup(func() { l.Close(); serving.Wait() })
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { defer conn.Close(); e.serveSSH(conn, set) })
+	t.Cleanup(func() {
+		s.Close()
+		if t.Failed() {
+			t.Logf("sshd:\n%s", s.Log())
 		}
 	})
-	return l.Addr().String()
-}
-
-// serveSSH serves one connection, whose client executes one command in each session.
-func (e *engine) serveSSH(conn net.Conn, set *ssh.ServerConfig) {
-	_, channels, requests, err := ssh.NewServerConn(conn, set)
-	if err != nil {
-		return
+	if err := s.ServeEngine("unix://" + e.Path("sock")); err != nil {
+		t.Fatal(err)
 	}
-	go ssh.DiscardRequests(requests)
-	for c := range channels {
-		if c.ChannelType() != "session" {
-			c.Reject(ssh.UnknownChannelType, "only sessions")
-			continue
-		}
-		channel, asked, err := c.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer channel.Close()
-			for r := range asked {
-				var command struct{ Text string }
-				if r.Type != "exec" || ssh.Unmarshal(r.Payload, &command) != nil {
-					r.Reply(false, nil)
-					continue
-				}
-				r.Reply(true, nil)
-				go ssh.DiscardRequests(asked)
-				cmd := exec.Command("sh", "-c", command.Text)
-				cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+e.Path("sock"))
-				cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-				in, err := cmd.StdinPipe()
-				if err != nil || cmd.Start() != nil {
-					return
-				}
-				go func() { io.Copy(in, channel); in.Close() }()
-				cmd.Wait()
-				channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(cmd.ProcessState.ExitCode())}))
-				return
-			}
-		}()
-	}
-}
-
-// sshClient makes a directory with an ssh that reads no settings and knows no hosts.
-func sshClient(t *testing.T) string {
-	t.Helper()
 	program, err := exec.LookPath("ssh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nexec %s -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \"$@\"\n", program)
-	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755); err != nil {
+	bin = t.TempDir()
+	in := func(name string) string { return filepath.Join(bin, name) }
+	script := fmt.Sprintf("#!/bin/sh\nexec %s -F none -o IdentityFile=%s -o UserKnownHostsFile=%s -o StrictHostKeyChecking=yes \"$@\"\n", program, in("key"), in("known_hosts"))
+	for name, content := range map[string]string{"ssh": script, "key": string(s.ClientKey()), "known_hosts": s.KnownHosts()} {
+		if err := os.WriteFile(in(name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(in("key"), 0o600), os.Chown(in("key"), nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
-	for d := dir; d != "/" && d != "/tmp"; d = filepath.Dir(d) { // another user executes it
+	for d := bin; d != "/" && d != "/tmp"; d = filepath.Dir(d) { // another user executes it
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return dir
+	return s.Address(), bin
 }

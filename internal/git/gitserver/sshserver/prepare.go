@@ -170,12 +170,18 @@ exec ` + quote(s.sshd) + ` -i -e -f ` + quote(s.state) + `/"$1".conf
 `
 }
 
-// sessionScript runs the client's command, if it is one of git.
+// ServeEngine lets clients execute docker too, with the engine at host, as clients of ssh://USER@HOST do.
+func (s *Server) ServeEngine(host string) error {
+	return os.WriteFile(s.file("engine"), []byte(host), 0o600)
+}
+
+// sessionScript runs the client's command, if it is one of git, or one of docker after ServeEngine.
 func (s *Server) sessionScript() string {
 	return `printf '%s\n' "$SSH_ORIGINAL_COMMAND" >>` + quote(s.file("commands")) + `
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
 case $SSH_ORIGINAL_COMMAND in
 git-lfs-authenticate\ *) exec cat ` + quote(s.file("lfs.json")) + ` ;;
+docker\ *) DOCKER_HOST=$(cat ` + quote(s.file("engine")) + `) && export DOCKER_HOST && exec sh -c "$SSH_ORIGINAL_COMMAND" ;;
 esac
 exec git shell -c "$SSH_ORIGINAL_COMMAND"
 `

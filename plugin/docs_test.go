@@ -34,7 +34,7 @@ var settingNotes = map[string]string{
 	"PUSH_MAX_SIZE":        "Of its packs, and of its loose objects as they are unpacked, without what the volume began with. [Pushes](../how-to/push.md)",
 	"DEFAULT_OPTS":         "Such as `uid=1000,gid=1000`. [The options](options.md)",
 	"CACHE_LINK":           "`cache_link` in `DEFAULT_OPTS` overrides it. [The link](../caches.md#the-link-hdcache)",
-	"REWRITE_SUBMODULES":   "[Submodules](../how-to/private-repositories.md#submodules)",
+	"REWRITE_SUBMODULES":   "[Submodules](../git.md#urls-of-submodules)",
 	"ALLOW_SHARED_PRIVATE": "[Podman](../runtimes.md#podman)",
 	"SELINUX_CONTEXT":      "[Not tested](../operations/selinux.md)",
 	"CA_BUNDLE":            "Such as `CA_BUNDLE=\"$(base64 -w0 ca.pem)\"`",

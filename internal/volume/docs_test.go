@@ -39,10 +39,10 @@ var meanings = map[string]string{
 		"[while the full history is fetched](../how-to/first-clone.md#get-the-newest-commit-first). Only with `mode=private`, and without `depth` and `filter`",
 	optSparse: "only these directories, and the files directly in the directories above them, are checked out, as with `git sparse-checkout set`",
 	optSubmodules: "`true`: those of the repository · `recursive`: also theirs. Paths after it, from the top of the repository, say which: [some of the " +
-		"submodules](../how-to/private-repositories.md#submodules). Each is fetched once per subject and URL. Their URLs may not lead into private networks, " +
+		"submodules](../git.md#some-of-the-submodules). Each is fetched once per subject and URL. Their URLs may not lead into private networks, " +
 		"except to the server of the volume's own URL",
 	optModuleErrors: "`fail`: a submodule that can't be had fails the mount · `warn`: its directory stays empty, `docker volume inspect` says why, and a later " +
-		"mount [tries again](../how-to/private-repositories.md#submodules)",
+		"mount [tries again](../git.md#submodules-that-are-missing)",
 	optLFS:        "`true`: git-lfs files have their content where `.gitattributes` asks for it, fetched once per clone · `false`: pointers stay",
 	optCredential: "the name of a stored [credential](../how-to/private-repositories.md): only this one is used. Otherwise the one whose scope fits best is",
 	optAuth: "`container`: git in the containers of the volume gets the volume's credential when it asks, for this repository alone: " +

@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/credential"
 )
 
-// service asks a service of the operator. docs/how-to/private-repositories.md has the
+// service asks a service of the operator. docs/credentials.md has the
 // protocol.
 type service struct{ *client }
 

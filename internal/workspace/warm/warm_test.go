@@ -67,7 +67,7 @@ func TestGenerations(t *testing.T) {
 }
 
 // TestHardLinksOfALayerSplit checks that two names of one file become two files when one of
-// them is written in place, as docs/how-to/warm-directories.md says. Replacing a name has no effect on the other.
+// them is written in place, as docs/warm-directories.md says. Replacing a name has no effect on the other.
 // (With index=on the names would stay one file, but only in that workspace, because what it
 // promotes has no index. Also, the file would have a name outside of the upper, so it would
 // not be carried over, and the kernel could not say whether the upper is in use.)

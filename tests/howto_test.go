@@ -44,12 +44,14 @@ var howTos = map[string]howTo{
 	"docs/how-to/after-a-push.md": {replayed: true},
 	"docs/how-to/push.md":         {replayed: true},
 
-	"docs/how-to/use.md":     {prepare: hello},
-	"docs/how-to/jenkins.md": {prepare: hello},
-	"docs/how-to/agents.md":  {prepare: private}, // TestAgentLoop runs the loop
+	"docs/how-to/use.md":           {prepare: hello},
+	"docs/how-to/jenkins.md":       {prepare: hello},
+	"docs/how-to/gitlab-runner.md": {prepare: gitLab},
+	"docs/how-to/agents.md":        {prepare: private}, // TestAgentLoop runs the loop
 	"docs/how-to/caches.md": {prepare: cached, notRun: map[string]string{
-		"docker repos cache rm --path npm/_cacache https://github.com/my-org/app": asks,
-		"docker repos cache rm --uid 1000 https://github.com/my-org/app":          asks,
+		"docker repos cache rm --path npm/_cacache https://github.com/my-org/app":             asks,
+		"docker repos cache rm --uid 1000 https://github.com/my-org/app":                      asks,
+		"docker exec CONTAINER tar -C /w --exclude=./.git/hdcache -cf - . | tar -xf - -C out": "the tar of the test's image has no --exclude: TestLeaveOut runs GNU tar",
 	}},
 	"docs/caches.md":                  {prepare: myOrg},
 	"docs/how-to/warm-directories.md": {prepare: myOrg},
@@ -256,7 +258,7 @@ var (
 	// comment matches a comment after a command, or alone.
 	comment = regexp.MustCompile(`(^|\s+)# .*$`)
 	// ofDocker matches what TestHowTo runs.
-	ofDocker = regexp.MustCompile(`\bdocker (repos|volume|run|plugin)\b|-- docker-repos\b`)
+	ofDocker = regexp.MustCompile(`\bdocker (repos|volume|run|plugin|exec|cp|rm)\b|-- docker-repos\b`)
 )
 
 // dockerCommands returns the commands of docker, without comments, in the blocks of a page.
@@ -281,6 +283,12 @@ func hello(t *testing.T, _ *engine, server *gitserver.Server, _ string) map[stri
 	return map[string]string{"https://github.com/octocat": server.URL("octocat"), "ref=master": "ref=main"}
 }
 
+// gitLab makes the repository of a project.
+func gitLab(t *testing.T, _ *engine, server *gitserver.Server, _ string) map[string]string {
+	generateOnce(t, server, "group/app")
+	return map[string]string{"https://gitlab.example.com/group": server.URL("group")}
+}
+
 // myOrg makes the repository of an organization.
 func myOrg(t *testing.T, _ *engine, server *gitserver.Server, _ string) map[string]string {
 	generateOnce(t, server, "my-org/app")
@@ -294,6 +302,10 @@ func cached(t *testing.T, e *engine, server *gitserver.Server, dir string) map[s
 	e.docker(t, "run", "--rm", "--mount", mount("", "repo="+server.URL("my-org/app"), "subject=team-a"), image, "true")
 	e.docker(t, "run", "--detach", "--name", "dev", "--mount", mount("workspace", "repo="+server.URL("my-org/app")), image, "sleep", "infinity")
 	e.create(t, "app", "repo="+server.URL("my-org/app"))
+	if err := os.Mkdir(filepath.Join(dir, "out"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names["CONTAINER"] = "dev"
 	return names
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/siege"
 	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/wait"
 )
 
 // The limits for what the plugin has for all.
@@ -50,6 +51,10 @@ type contention struct {
 	// beside measures and checks what is special about the attack, while it runs: the victim is measured
 	// until it returns. It may be nil.
 	beside func(b *battle) (figures string, err error)
+	// settings are those of the plugin that differ from resourceSettings.
+	settings []string
+	// long is how long the victim is measured in place of contendTime, if it is not 0: the attack takes long to get under way.
+	long time.Duration
 }
 
 // battle is a plugin with a tenant and an attacker.
@@ -186,7 +191,7 @@ func (r *resources) contend(t *testing.T, c contention) {
 
 // contendOnce returns why the plugin did not hold, and its log.
 func (r *resources) contendOnce(t *testing.T, c contention) (fell []error, log string) {
-	p, err := r.startPlugin("METRICS_ADDR=127.0.0.1:0")
+	p, err := r.startPlugin(append(c.settings, "METRICS_ADDR=127.0.0.1:0")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +214,7 @@ func (r *resources) contendOnce(t *testing.T, c contention) (fell []error, log s
 	if b.victim, err = newTenant(b, r.victim); err != nil {
 		t.Fatal(err)
 	}
-	o := b.fight(c, contendTime)
+	o := b.fight(c, cmp.Or(c.long, contendTime))
 	return b.judge(c, o), ""
 }
 
@@ -286,17 +291,12 @@ func (b *battle) launch(c contention, attack func(ctx context.Context)) *assault
 	ctx, cancel := context.WithCancel(b.Context())
 	a := &assault{cancel: cancel}
 	a.done.Go(func() { attack(ctx) })
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(answerTime); c.begun != nil; <-tick.C {
-		err := c.begun(b)
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			a.end()
-			b.Fatalf("the attack does not begin: %v; the attacker got %s", err, b.said())
-		}
+	if c.begun == nil {
+		return a
+	}
+	if err := wait.Until(b, func() error { return c.begun(b) }); err != nil {
+		a.end()
+		b.Fatalf("the attack does not begin: %v; the attacker got %s", err, b.said())
 	}
 	return a
 }

@@ -24,8 +24,16 @@ func contentions() []contention {
 			begin: emptyBlocks, begun: afterAnswers(3)},
 		{name: "push-keep-alive", abuses: "remotes that answer pushes with keep-alives alone: twelve subjects", uses: []string{pushing},
 			begin: pushKeepAlive, begun: func(*battle) error { return want(&trickling, keepAlives, "pushes wait") }},
+		{name: "push-crowd", abuses: "remotes that answer pushes with keep-alives alone: forty subjects, for longer than their turns", uses: []string{pushing},
+			begin: pushCrowd, begun: afterFirstTurns, settings: []string{pushTimeout}, long: 4 * time.Second},
 		{name: "push-own-remotes", abuses: "two remotes of the victim's own subject that answer pushes with keep-alives alone", uses: []string{pushing},
 			begin: pushOwnRemotes, begun: func(*battle) error { return want(&trickling, ownRemotes, "pushes wait") }},
+		{name: "slow-remotes", abuses: "remotes that take 40 KiB a second of a push: twelve subjects", uses: []string{pushing},
+			begin: dripRemotes, begun: func(*battle) error { return want(&trickling, slowRemotes, "remotes take something") }, settings: []string{pushTimeout}},
+		{name: "dripping-readers", abuses: "twelve readers of changes.tar and diffs that read 1 KiB a second, of six subjects", uses: []string{statuses, diffs, archives},
+			begin: dripReaders, begun: func(*battle) error {
+				return want(&dripping, readingSubjects*int64(len(dripReads)), "readers have begun")
+			}},
 		{name: "slow-readers", abuses: "readers of changes.tar and diffs that read nothing, and a loop of statuses, of eight containers of one subject", uses: []string{statuses, diffs, archives},
 			begin: slowReaders, begun: func(b *battle) error { return want(&reading, 4, "readers have begun") }},
 		{name: "busy-trash", abuses: "a busy loop on each processor while evicted data is deleted", begin: quietTrash, beside: trashBeside},
@@ -151,10 +159,8 @@ func slowReaders(b *battle) (func(ctx context.Context), error) {
 		if err != nil {
 			return nil, err
 		}
-		for n := range 4 {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("large-", n)), bytes.Repeat([]byte("0123456\n"), 500_000), 0o644); err != nil {
-				return nil, err
-			}
+		if err := writeLarge(dir); err != nil {
+			return nil, err
 		}
 		ids = append(ids, id)
 	}
@@ -170,6 +176,16 @@ func slowReaders(b *battle) (func(ctx context.Context), error) {
 			}
 		})
 	}, nil
+}
+
+// writeLarge writes what takes a slow reader long.
+func writeLarge(dir string) error {
+	for n := range 4 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("large-", n)), bytes.Repeat([]byte("0123456\n"), 500_000), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // largeInspections makes workspaces whose inspections need the most memory, of two subjects.

@@ -34,6 +34,29 @@ func pushKeepAlive(b *battle) (func(ctx context.Context), error) {
 	return b.keepAlive(subjects)
 }
 
+// pushTimeout is the setting for attacks whose pushes must last until the victim has been measured.
+const pushTimeout = "FETCH_TIMEOUT=5m"
+
+// crowd is how many subjects push to such remotes so that all turns are taken, which are crowdTurns, and the rest waits.
+const crowd, crowdTurns = 40, 24
+
+// pushCrowd pushes from each of them.
+func pushCrowd(b *battle) (func(ctx context.Context), error) {
+	var subjects []string
+	for n := range crowd {
+		subjects = append(subjects, fmt.Sprint(siege.SubjectPrefix, "crowd-", n))
+	}
+	return b.keepAlive(subjects)
+}
+
+// afterFirstTurns returns nil when the pushes that did not get the first turns have one: until then a push of anybody else waits too.
+func afterFirstTurns(b *battle) error {
+	if ended := b.answered(); ended < crowd-crowdTurns {
+		return fmt.Errorf("%d of %d turns have ended for others; %d pushes wait for their remotes; the attacker got %s", ended, crowd-crowdTurns, trickling.Load(), b.said())
+	}
+	return want(&trickling, crowdTurns/2, "pushes wait")
+}
+
 // pushOwnRemotes pushes from volumes of the victim's subject to such remotes.
 func pushOwnRemotes(b *battle) (func(ctx context.Context), error) {
 	return b.keepAlive(slices.Repeat([]string{b.victim.victim.Subject}, ownRemotes))
@@ -66,10 +89,15 @@ func (b *battle) keepAlive(subjects []string) (func(ctx context.Context), error)
 		b.commitIn(dir, fmt.Sprint("mine-", n))
 		ids = append(ids, id)
 	}
+	return b.pushAgain(ids), nil
+}
+
+// pushAgain returns an attack that pushes all of these workspaces at a time, and each again when its push has ended.
+func (b *battle) pushAgain(ids []string) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		loop(ctx, len(ids), func(ctx context.Context, i int) {
 			_, err := b.plugin.Admin.Outbound(ids[i]).Push(ctx, api.Push{RemoteBranch: fmt.Sprint("kept-", i)}, nil)
 			b.note(pushing, err)
 		})
-	}, nil
+	}
 }

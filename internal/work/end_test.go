@@ -32,6 +32,9 @@ func TestWorkThatEnds(t *testing.T) {
 				inner := func(ctx context.Context) (int, error) {
 					return Share(ctx, g, "part", report, func(ctx context.Context) (int, error) {
 						<-ctx.Done()
+						if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+							t.Errorf("the cause of the end is %v, want one that says nothing of the work", err)
+						}
 						part.Store(true)
 						return 0, context.Cause(ctx)
 					})

@@ -37,8 +37,13 @@ type flight struct {
 	abandoned, ended bool
 }
 
-// errAbandoned is the cause of the end of work that nobody waits for any more.
-var errAbandoned = errors.New("nobody waits for it any more")
+// abandonedError is the cause of the end of work that nobody waits for any more. It is a context.Canceled: the end says nothing
+// of what the work was about.
+type abandonedError struct{}
+
+func (abandonedError) Error() string { return "nobody waits for it any more" }
+
+func (abandonedError) Is(target error) bool { return target == context.Canceled }
 
 // NewGroup returns a Group.
 func NewGroup() *Group {
@@ -151,6 +156,6 @@ func (g *Group) leave(ctx context.Context, fl *flight) {
 	defer g.mu.Unlock()
 	if fl.job.leave(JobOf(ctx)); !fl.ended && fl.job.abandoned() {
 		fl.abandoned = true
-		fl.cancel(errAbandoned)
+		fl.cancel(abandonedError{})
 	}
 }

@@ -44,7 +44,7 @@ func TestAhead(t *testing.T) {
 	}
 	testgit.Git(t, other, "push", "-q", "origin", "main:dev")
 
-	p := start(t, base)
+	p := startWith(t, base, func(at *places) { at.askWait = time.Hour }) // a slow machine may take long
 	p.create("v", map[string]string{"repo": s.URL("r"), "mode": "keep"})
 	dir := p.mount("v", "m1")
 	id, began := p.workspaceOf("v"), testgit.GitAny(t, dir, "rev-parse", "HEAD")
@@ -114,6 +114,8 @@ func TestAhead(t *testing.T) {
 	}
 
 	write(dir, "last")
+	p.stop()
+	p = startWith(t, base, func(at *places) { at.askWait = time.Second })
 	before := time.Now()
 	for name, fault := range map[string]http.HandlerFunc{
 		"an error":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusServiceUnavailable) },

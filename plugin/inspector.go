@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // next start empties.
 func (p *parts) newInspector(m machine, q *quarantine.Quarantine) *look.Inspector {
 	return look.NewInspector(look.NewViewer(p.workspaces), &changes.Reader{Git: m.git, Dir: q.Dir}, q, func(ctx context.Context, rec meta.Workspace) look.Remote {
-		remote, err := p.remoteOf(ctx, rec, m.set.schemes, q)
+		remote, err := p.remoteOf(ctx, rec, m, q)
 		if err != nil {
 			p.log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("what the remote of a workspace has is not known: what it began with counts")
 			return look.Remote{At: rec.MountedAt}
@@ -29,8 +30,8 @@ func (p *parts) newInspector(m machine, q *quarantine.Quarantine) *look.Inspecto
 const askTime, linkTime = 5 * time.Second, time.Second
 
 // remoteOf asks the remote of a workspace, as its subject.
-func (p *parts) remoteOf(ctx context.Context, rec meta.Workspace, schemes volume.Schemes, q *quarantine.Quarantine) (r look.Remote, err error) {
-	opts, err := volume.Parse(rec.Options, nil, schemes) // the settings may allow less than when the volume was created
+func (p *parts) remoteOf(ctx context.Context, rec meta.Workspace, m machine, q *quarantine.Quarantine) (r look.Remote, err error) {
+	opts, err := volume.Parse(rec.Options, nil, m.set.schemes) // the settings may allow less than when the volume was created
 	if err != nil {
 		return r, err
 	}
@@ -38,7 +39,7 @@ func (p *parts) remoteOf(ctx context.Context, rec meta.Workspace, schemes volume
 	if c == nil {
 		return r, clone.ErrEvicted
 	}
-	asking, cancel := context.WithTimeout(ctx, askTime)
+	asking, cancel := context.WithTimeout(ctx, cmp.Or(m.at.askWait, askTime))
 	latest, err := c.Latest(asking, clone.SpecOf(opts))
 	cancel()
 	if err != nil {

@@ -30,7 +30,9 @@ type places struct {
 	fetchUID          uint
 	// Zero means the default of the package that uses it.
 	stallTimeout, startWait time.Duration
-	now                     func() time.Time // nil: time.Now
+	// askWait is how long a status waits for the remote. Zero means askTime.
+	askWait time.Duration
+	now     func() time.Time // nil: time.Now
 	// idle disables the janitor's own sweeps.
 	idle bool
 	// managed is set if an engine runs this process as a managed plugin: with its own

@@ -283,7 +283,7 @@ func (i *Inspector) fill(s *Status, p *pair, remote *Remote) (err error) {
 	if repoErr == nil {
 		defer repo.Close()
 		counts := len(found) > 0 || headErr == nil && isNew(repo, s.Head)
-		if s.unasked = counts && remote == nil && i.ask != nil; s.unasked {
+		if s.unasked = counts && remote == nil; s.unasked {
 			return nil
 		}
 	}

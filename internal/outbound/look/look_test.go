@@ -89,7 +89,7 @@ func newWorldWith(t *testing.T, scratch string, room quarantine.Room) *world {
 		t.Fatal(err)
 	}
 	v := NewViewer(m)
-	return &world{NewInspector(v, &changes.Reader{Git: d.Git, Dir: q.Dir}, q, nil), t, m, rec, m.Mountpoint(rec), v, d.Clones, d.DB}
+	return &world{NewInspector(v, &changes.Reader{Git: d.Git, Dir: q.Dir}, q, func(context.Context, meta.Workspace) Remote { return Remote{} }), t, m, rec, m.Mountpoint(rec), v, d.Clones, d.DB}
 }
 
 // sourceOf returns what a volume with these options begins with.

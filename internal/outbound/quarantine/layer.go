@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,10 +145,13 @@ func (l layer) has(id string) bool { return l.bases.has(id) }
 
 // linkPacks makes the directory of objects at path, with hard links to the layer's packs: they
 // stay if the workspace ends, and its layer is removed.
-func (l layer) linkPacks(path string) error {
-	err := errors.Join(os.Mkdir(path, 0o755), os.Mkdir(filepath.Join(path, "pack"), 0o755))
-	for name := range l.packs {
-		err = errors.Join(err, os.Link(filepath.Join(l.objects, "pack", name), filepath.Join(path, "pack", name)))
+func (l layer) linkPacks(path string) error { return linkPacks(l.objects, path, maps.Keys(l.packs)) }
+
+// linkPacks makes the directory of objects at to, with hard links to those names among the packs of the one at from.
+func linkPacks(from, to string, names iter.Seq[string]) error {
+	err := errors.Join(os.Mkdir(to, 0o755), os.Mkdir(filepath.Join(to, "pack"), 0o755))
+	for name := range names {
+		err = errors.Join(err, os.Link(filepath.Join(from, "pack", name), filepath.Join(to, "pack", name)))
 	}
 	return err
 }

@@ -28,8 +28,7 @@ func (q *Quarantine) Upstream(store, commit string, link func(f func() error) er
 	if u.dir, err = os.MkdirTemp(q.Dir, "remote-*"); err != nil {
 		return nil, fmt.Errorf("take what the remote has: %w", err)
 	}
-	err = errors.Join(os.Chmod(u.dir, 0o711), os.Mkdir(u.objects(), 0o755), os.Mkdir(filepath.Join(u.objects(), "pack"), 0o755))
-	if err == nil {
+	if err = os.Chmod(u.dir, 0o711); err == nil {
 		err = link(func() error { return u.link(store) })
 	}
 	if err != nil {
@@ -53,18 +52,18 @@ func (u *Upstream) link(store string) (err error) {
 	if err := os.Link(filepath.Join(store, "packed-refs"), u.refs()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	packs := filepath.Join(store, "objects/pack")
-	indexes, err := filepath.Glob(filepath.Join(packs, "pack-*.idx")) // which git writes last
-	for _, index := range indexes {
-		name := strings.TrimSuffix(filepath.Base(index), ".idx")
-		for _, ext := range []string{".promisor", ".pack", ".idx"} {
-			linked := os.Link(filepath.Join(packs, name+ext), filepath.Join(u.objects(), "pack", name+ext))
-			if ext != ".promisor" || !errors.Is(linked, fs.ErrNotExist) {
-				err = errors.Join(err, linked)
+	objects := filepath.Join(store, "objects")
+	packs, err := os.ReadDir(filepath.Join(objects, "pack"))
+	if err != nil {
+		return err
+	}
+	return linkPacks(objects, u.objects(), func(yield func(string) bool) {
+		for _, e := range packs { // an interrupted git leaves files with other names
+			if strings.HasPrefix(e.Name(), "pack-") && !yield(e.Name()) {
+				return
 			}
 		}
-	}
-	return err
+	})
 }
 
 // Began reports whether a ref was at a commit when the workspace began.

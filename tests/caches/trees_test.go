@@ -105,7 +105,7 @@ func makeRoom(at string) error {
 
 // remove removes a file, or a directory with all that is in it.
 func (w *writer) remove(rel string) error {
-	for _, known := range slices.Collect(maps.Keys(w.sees)) {
+	for known := range w.sees {
 		if known == rel || strings.HasPrefix(known, rel+"/") {
 			delete(w.sees, known)
 			delete(w.wrote, known)

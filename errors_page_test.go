@@ -20,7 +20,7 @@ const errorsPage = "docs/operations/errors.md"
 var answering = []string{
 	"csi", "driver", "janitor", "plugin",
 	"internal/admin", "internal/admin/audit", "internal/repo/checkout", "internal/clone", "internal/credential", "internal/git", "internal/git/gitref", "internal/git/githelper", "internal/git/githttp", "internal/git/gitssh", "internal/git/guard",
-	"internal/outbound/changes", "internal/intake", "internal/repo/lfs", "internal/outbound/look", "internal/credential/mint", "internal/workspace/mounter", "internal/outbound", "internal/outbound/quarantine", "internal/admin/quota", "internal/repo/ready", "internal/repo/remote", "internal/verbs/removal", "internal/repo/tree",
+	"internal/outbound/changes", "internal/intake", "internal/repo/lfs", "internal/repo/lfs/download", "internal/outbound/look", "internal/credential/mint", "internal/workspace/mounter", "internal/outbound", "internal/outbound/quarantine", "internal/admin/quota", "internal/repo/ready", "internal/repo/remote", "internal/verbs/removal", "internal/repo/tree",
 	"internal/disk/upfile", "internal/verbs", "internal/volume", "internal/workspace/warm", "internal/work", "internal/workspace", "internal/workspace/admission",
 	"internal/git/giterror",
 }

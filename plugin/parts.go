@@ -141,7 +141,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	}
 	p.docker = driver.New(driver.Config{
 		Volumes: p.volumes, Log: log, Now: now, MountWait: set.mountWait, SharePrivate: set.sharePrivate, Remap: m.remap,
-		Observe: m.counters.Operation,
+		Observe: func(e driver.Event) { m.counters.Operation(string(e.Operation), e.Kind, e.Took, e.Phases) },
 	})
 	if set.csi.endpoint != "" {
 		p.csi = newKubernetes(p, m, db, state, log)

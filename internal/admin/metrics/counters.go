@@ -3,10 +3,10 @@ package metrics
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/credential/handout"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/giterror"
@@ -22,6 +22,9 @@ const (
 	resultOK    = "ok"
 	resultError = "error"
 )
+
+// opMount is the request of the engine of which more is counted than its result.
+const opMount = "mount"
 
 // Codes are the names of the codes of csi_calls_total. They are repeated here, because package csi, whose codes they are,
 // would bring grpc-go into the plugin for Docker.
@@ -43,7 +46,7 @@ var remoteBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 60, 30
 type Counters struct {
 	all []prometheus.Collector
 
-	operations map[driver.Operation]*prometheus.CounterVec
+	operations map[string]*prometheus.CounterVec // by what the engine asks for
 	csi        *prometheus.CounterVec   // by operation and code
 	mounts     *prometheus.HistogramVec // by result
 	phases     *prometheus.HistogramVec // by phase
@@ -65,12 +68,12 @@ type Counters struct {
 // NewCounters returns Counters. The series exist from the start, because Prometheus sees no
 // increase in one that begins with 1.
 func NewCounters() *Counters {
-	c := &Counters{operations: make(map[driver.Operation]*prometheus.CounterVec)}
-	for op, help := range map[driver.Operation]string{
-		driver.OpCreate: "Requests of the engine to make a volume.", driver.OpMount: "Requests of the engine to mount a volume.",
-		driver.OpUnmount: "Requests of the engine to unmount a volume.", driver.OpRemove: "Requests of the engine to remove a volume.",
+	c := &Counters{operations: make(map[string]*prometheus.CounterVec)}
+	for op, help := range map[string]string{
+		"create": "Requests of the engine to make a volume.", opMount: "Requests of the engine to mount a volume.",
+		"unmount": "Requests of the engine to unmount a volume.", "remove": "Requests of the engine to remove a volume.",
 	} {
-		c.operations[op] = c.counter(string(op)+"s_total", help, "result")
+		c.operations[op] = c.counter(op+"s_total", help, "result")
 	}
 	c.csi = c.counter("csi_calls_total",
 		"Calls of kubelet to publish a volume for a pod, and to unpublish it, by the code of the answer. After aborted, unavailable, "+
@@ -139,18 +142,19 @@ func (c *Counters) histogram(name, help string, buckets []float64, labels ...str
 	return v
 }
 
-// Operation counts a request of the engine: see driver.Config.Observe.
-func (c *Counters) Operation(e driver.Event) {
+// Operation counts a request of the engine, one of those above, that ended with a kind of error, or well. See
+// driver.Config.Observe.
+func (c *Counters) Operation(op string, kind verbs.Kind, took time.Duration, phases map[phase.Phase]time.Duration) {
 	result, short := resultOK, resultOK
-	if e.Kind != "" {
-		result, short = label(e.Kind), resultError
+	if kind != "" {
+		result, short = label(kind), resultError
 	}
-	c.operations[e.Operation].WithLabelValues(result).Inc()
-	if e.Operation != driver.OpMount {
+	c.operations[op].WithLabelValues(result).Inc()
+	if op != opMount {
 		return
 	}
-	c.mounts.WithLabelValues(short).Observe(e.Took.Seconds())
-	for p, took := range e.Phases {
+	c.mounts.WithLabelValues(short).Observe(took.Seconds())
+	for p, took := range phases {
 		c.phases.WithLabelValues(p.String()).Observe(took.Seconds())
 	}
 }

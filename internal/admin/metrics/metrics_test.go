@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/giterror"
@@ -100,9 +99,9 @@ func handler(subjects bool, read func() Figures) (http.Handler, *Counters) {
 
 func TestValues(t *testing.T) {
 	h, c := handler(false, sample)
-	c.Operation(driver.Event{Operation: driver.OpMount, Took: time.Second, Phases: map[phase.Phase]time.Duration{phase.Build: time.Second}})
-	c.Operation(driver.Event{Operation: driver.OpMount, Kind: verbs.NotFound})
-	c.Operation(driver.Event{Operation: driver.OpUnmount, Kind: verbs.InUse})
+	c.Operation("mount", "", time.Second, map[phase.Phase]time.Duration{phase.Build: time.Second})
+	c.Operation("mount", verbs.NotFound, 0, nil)
+	c.Operation("unmount", verbs.InUse, 0, nil)
 	c.CSI("publish", "aborted")
 	c.Git(git.Event{What: git.RanCommand, Via: "fetch", Kind: giterror.KindOK, Took: 2 * time.Second})
 	c.Git(git.Event{What: git.AskedRemote, Via: git.ThisProcess, Kind: giterror.KindCredential})
@@ -209,7 +208,7 @@ func TestSeriesAreBounded(t *testing.T) {
 // TestPanicInFigures checks that the rest is served.
 func TestPanicInFigures(t *testing.T) {
 	h, c := handler(false, func() Figures { panic("the bug") })
-	c.Operation(driver.Event{Operation: driver.OpMount})
+	c.Operation("mount", "", 0, nil)
 	got := scrape(t, h)
 	if v := value(t, got, namespace+"_mounts_total", "result", "ok"); v != 1 {
 		t.Errorf("mounts: %v, want 1", v)

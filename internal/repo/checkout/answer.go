@@ -20,12 +20,12 @@ type answer struct {
 // failure is an error of a job.
 type failure struct {
 	Unlike bool
-	Full   bool     // a filesystem is full
-	Quota  bool     // a quota is used up
-	Memory bool     // not enough memory
-	Signal int      // that ended git
-	Stderr git.Text // of git
-	Text   git.Text
+	Full   bool        // a filesystem is full
+	Quota  bool        // a quota is used up
+	Memory bool        // not enough memory
+	Signal int         // that ended git
+	Stderr gitref.Text // of git
+	Text   gitref.Text
 }
 
 // check returns an error for an answer that no correct job gives, such as names that git
@@ -53,7 +53,7 @@ func (a answer) check(c Spec) error {
 }
 
 // isLocal reports whether name can be the path of a file in a work tree.
-func isLocal(name git.Text) bool {
+func isLocal(name gitref.Text) bool {
 	return filepath.IsLocal(string(name)) && filepath.Clean(string(name)) == string(name) && len(name) <= maxName && name != "."
 }
 

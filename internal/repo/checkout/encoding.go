@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // Unencoded is a file that git could not write in the encoding of its attribute
@@ -18,7 +18,7 @@ import (
 // UTF-8, or the encoding lacks a character. git writes the bytes of the commit instead,
 // and does not fail.
 type Unencoded struct {
-	Path, Encoding git.Text // as printed by git
+	Path, Encoding gitref.Text // as printed by git
 }
 
 func (u Unencoded) String() string { return fmt.Sprintf("%q (%q)", u.Path, u.Encoding) }
@@ -43,9 +43,9 @@ func (e *encodings) stderrLine(line string) {
 	if !ok {
 		return
 	}
-	u := Unencoded{Path: git.Text(rest)} // only the first line of a name with a line end
+	u := Unencoded{Path: gitref.Text(rest)} // only the first line of a name with a line end
 	if i := strings.LastIndex(rest, encodeFromTo); i >= 0 {
-		u = Unencoded{Path: git.Text(rest[:i]), Encoding: git.Text(rest[i+len(encodeFromTo):])}
+		u = Unencoded{Path: gitref.Text(rest[:i]), Encoding: gitref.Text(rest[i+len(encodeFromTo):])}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

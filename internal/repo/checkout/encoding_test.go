@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/gitindex"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
@@ -101,7 +102,7 @@ func TestUnencoded(t *testing.T) {
 	// The other commit has the same attributes and no file.
 	attributes := w.Git("", nil, "rev-parse", commit+":"+gitindex.Attributes)
 	empty := w.Commit(map[string]string{gitindex.Attributes: "100644 " + attributes})
-	want := []Unencoded{{git.Text(names[1]), "SHIFT-JIS"}, {git.Text(names[2]), "FOO"}}
+	want := []Unencoded{{gitref.Text(names[1]), "SHIFT-JIS"}, {gitref.Text(names[2]), "FOO"}}
 	for _, from := range []string{"", empty} {
 		found, err := check(from)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/repo/lfs"
 )
 
@@ -49,7 +50,7 @@ func (g runner) inspect(ctx context.Context, ix *index) (f Found, err error) {
 // git-lfs attribute. If there are any, it also returns the LFS server that .lfsconfig
 // names, unchecked; empty if it names none. If no .gitattributes mentions git-lfs, it
 // starts no process and reads no other file.
-func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Pointer, url git.Text, err error) {
+func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Pointer, url gitref.Text, err error) {
 	c, config := ix.checkout, ""
 	root, err := os.OpenRoot(c.Dir)
 	if err != nil {
@@ -71,7 +72,7 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 			return nil, "", err
 		}
 		if p, ok := lfs.Parse(data); ok {
-			p.Path = git.Text(e.Name())
+			p.Path = gitref.Text(e.Name())
 			pointers = append(pointers, p)
 		}
 	}
@@ -81,7 +82,7 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 	}
 	values := make(map[string]string)
 	err = g.blobConfig(ctx, c.Store, lfsConfigFile, config, func(key, value string) { values[key] = value })
-	return pointers, git.Text(cmp.Or(values["lfs.url"], values["remote.origin.lfsurl"])), err
+	return pointers, gitref.Text(cmp.Or(values["lfs.url"], values["remote.origin.lfsurl"])), err
 }
 
 // mentionsLFS reports whether any .gitattributes of a checkout mentions the git-lfs
@@ -166,15 +167,15 @@ func (g runner) filteredByLFS(ctx context.Context, ix *index, files []lfs.Pointe
 
 // Gitlink is a submodule's path and commit in a checkout.
 type Gitlink struct {
-	Path   git.Text
+	Path   gitref.Text
 	Commit string
 }
 
 // Submodule is a section of .gitmodules, unchecked.
 type Submodule struct {
-	Name, Path, URL git.Text
+	Name, Path, URL gitref.Text
 	// Update is the strategy of `git submodule update`, such as "none".
-	Update git.Text
+	Update gitref.Text
 }
 
 // submodules returns the submodules whose directories the checkout made and, if there are
@@ -185,7 +186,7 @@ func (g runner) submodules(ctx context.Context, ix *index) (links []Gitlink, lis
 	for _, e := range ix.Entries {
 		switch {
 		case e.IsSubmodule():
-			links = append(links, Gitlink{Path: git.Text(e.Name()), Commit: hex.EncodeToString(e.ID())})
+			links = append(links, Gitlink{Path: gitref.Text(e.Name()), Commit: hex.EncodeToString(e.ID())})
 		case e.Name() == modulesFile && e.IsBlob():
 			modules = hex.EncodeToString(e.ID())
 		}
@@ -205,11 +206,11 @@ func (g runner) submodules(ctx context.Context, ix *index) (links []Gitlink, lis
 		if !ok {
 			i = len(list)
 			index[name] = i
-			list = append(list, Submodule{Name: git.Text(name)})
+			list = append(list, Submodule{Name: gitref.Text(name)})
 		}
-		for variable, field := range map[string]*git.Text{"path": &list[i].Path, "url": &list[i].URL, "update": &list[i].Update} {
+		for variable, field := range map[string]*gitref.Text{"path": &list[i].Path, "url": &list[i].URL, "update": &list[i].Update} {
 			if rest[dot+1:] == variable && *field == "" {
-				*field = git.Text(value)
+				*field = gitref.Text(value)
 			}
 		}
 	})

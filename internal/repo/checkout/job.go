@@ -16,6 +16,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/intake"
 	"github.com/helmdeck/repos/internal/repo/lfs"
 )
@@ -71,7 +72,7 @@ type Found struct {
 	// Pointers are the written files that are git-lfs pointers. LFSURL is the server that
 	// .lfsconfig names, unchecked; empty if there is none.
 	Pointers []lfs.Pointer
-	LFSURL   git.Text
+	LFSURL   gitref.Text
 	// Gitlinks are the directories of submodules, and Submodules the sections of
 	// .gitmodules, unchecked.
 	Gitlinks   []Gitlink

@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitindex"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/repo/lfs"
 )
 
@@ -158,13 +159,13 @@ func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 // failureOf converts an error.
 func failureOf(err error) *failure {
 	f := &failure{
-		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: git.Text(err.Error()),
+		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: gitref.Text(err.Error()),
 		Full: giterror.NoSpace(err), Quota: errors.Is(err, syscall.EDQUOT),
 	}
 	if e, ok := errors.AsType[*giterror.Error](err); ok {
-		f.Stderr, f.Signal = git.Text(e.Stderr), int(e.Signal())
+		f.Stderr, f.Signal = gitref.Text(e.Stderr), int(e.Signal())
 		if e.Err != nil {
-			f.Text = git.Text(cmp.Or(e.Detail, e.Err.Error()))
+			f.Text = gitref.Text(cmp.Or(e.Detail, e.Err.Error()))
 		}
 	}
 	return f

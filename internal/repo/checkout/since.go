@@ -18,6 +18,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/gitindex"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // Base has the files from which something was built: below Dir the indexes of a checkout, at their paths below its
@@ -37,7 +38,7 @@ const Edited = "edited"
 // Stamp is a file of a checkout that must have another modification time, in nanoseconds since 1970: a new one if
 // the time is zero.
 type Stamp struct {
-	Path  git.Text
+	Path  gitref.Text
 	Mtime int64
 }
 
@@ -134,7 +135,7 @@ func (c Spec) stamps(bases []Base) (list []Stamp, err error) {
 		if t == fresh {
 			t = 0
 		}
-		list = append(list, Stamp{git.Text(name), t})
+		list = append(list, Stamp{gitref.Text(name), t})
 	}
 	return list, nil
 }

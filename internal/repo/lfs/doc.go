@@ -1,16 +1,7 @@
-// Package lfs reads the pointers of git-lfs, downloads their objects into a storage, and
-// replaces pointers by their content.
+// Package lfs reads the pointers of git-lfs, replaces them by their content from a storage, which package download fills,
+// and has what git in a container needs for such files.
 //
-// The name of an object in a storage is its hash, which was verified. Connections go only
-// to places that the caller's rule allows, whatever the server says. Each request has a
-// limit on silence, and one on its total time.
-//
-// # Downloads
-//
-// A client of our own (the batch API, basic transfers) takes the place of the program git-lfs, which follows whatever
-// URLs and redirects the server answers with, to any address that this machine reaches. Transfers over ssh are not
-// supported: for a repository that is fetched over ssh, the objects come from the same path over https. An object that
-// can't be had is an error that names it and the file, because a tree with some pointers left would look complete.
+// # Pointers
 //
 // git gives a filter the content of a file as the work tree would have it, after line ends and encodings, and a
 // checkout without the filter writes exactly that. So a pointer is read from the file, by git-lfs's own rules; a test

@@ -11,13 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // Pointer is a file of a checkout whose content is a git-lfs object.
 type Pointer struct {
-	Path git.Text
+	Path gitref.Text
 	OID  string // SHA-256 of the content, in hex
 	Size int64  // of the content, bytes
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/repo/lfs"
+	"github.com/helmdeck/repos/internal/repo/lfs/download"
 )
 
 // LFSObjects is what remote.Config.Measure gets for LFS objects, instead of the name of a
@@ -123,7 +124,7 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 	defer end()
 	began := c.now()
 	defer c.measure(LFSObjects)
-	err = lfs.Fetch{
+	err = download.Job{
 		Endpoint: endpoint, Auth: auth, Rule: rule, Storage: storage, Objects: missing, Progress: progress,
 	}.Run(ctx, c.git)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/repo/remote"
@@ -22,7 +22,7 @@ func TestPlanSubmodules(t *testing.T) {
 	}
 	link := func(paths ...string) (links []checkout.Gitlink) {
 		for _, p := range paths {
-			links = append(links, checkout.Gitlink{Path: git.Text(p), Commit: "c"})
+			links = append(links, checkout.Gitlink{Path: gitref.Text(p), Commit: "c"})
 		}
 		return links
 	}

@@ -1,4 +1,4 @@
-package lfs
+package download
 
 import (
 	"context"
@@ -21,17 +21,18 @@ import (
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitprogress"
 	"github.com/helmdeck/repos/internal/git/guard"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 )
 
-// Fetch is one download of objects into a storage.
-type Fetch struct {
+// Job is one download of objects into a storage.
+type Job struct {
 	Endpoint string // the server's URL, such as https://host/path.git/info/lfs
 	// Auth returns the credential for that server, and for no other; nil: there is none. It is
 	// called for each request, because a secret may end before the last one.
 	Auth    func(ctx context.Context) (*git.Auth, error)
 	Rule    guard.Rule
 	Storage string // a directory
-	Objects []Pointer
+	Objects []lfs.Pointer
 	// Progress, if set, is called from several goroutines.
 	Progress func(gitprogress.Progress)
 }
@@ -46,26 +47,26 @@ const (
 	batchTotal = 5 * time.Minute
 )
 
-// Run downloads f.Objects into the storage. It keeps each object that arrived complete
+// Run downloads j.Objects into the storage. It keeps each object that arrived complete
 // and with the right hash, even if another one fails. Every connection must satisfy
-// f.Rule, wherever the server redirects to. It sends the credential only to the server's
+// j.Rule, wherever the server redirects to. It sends the credential only to the server's
 // own host and port, and only where its Covers allows. An error of the server is a
 // *giterror.Error.
-func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
-	ctx, done, err := g.ScheduleFetch(ctx, "fetch the LFS objects of", f.Endpoint)
+func (j Job) Run(ctx context.Context, g *git.Git) (err error) {
+	ctx, done, err := g.ScheduleFetch(ctx, "fetch the LFS objects of", j.Endpoint)
 	if err != nil {
 		return err
 	}
 	defer done()
-	temp, err := os.MkdirTemp(f.Storage, durable.TempPrefix+"*")
+	temp, err := os.MkdirTemp(j.Storage, durable.TempPrefix+"*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	client := newClient(g, f)
+	client := newClient(g, j)
 	defer client.http.CloseIdleConnections()
 	fetchErr := client.fetch(ctx, temp)
-	return errors.Join(fetchErr, publish(temp, f.Storage))
+	return errors.Join(fetchErr, publish(temp, j.Storage))
 }
 
 // publish moves verified downloads into the storage.
@@ -78,7 +79,7 @@ func publish(temp, storage string) error {
 		return err
 	}
 	for _, d := range done {
-		to := Object(storage, d.Name())
+		to := lfs.Object(storage, d.Name())
 		if err := durable.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
@@ -91,8 +92,8 @@ func publish(temp, storage string) error {
 
 func (c client) fetch(ctx context.Context, temp string) error {
 	total, received := int64(0), new(atomic.Int64)
-	wanted := make(map[string]Pointer) // by ID: files may have the same content
-	var list []Pointer
+	wanted := make(map[string]lfs.Pointer) // by ID: files may have the same content
+	var list []lfs.Pointer
 	for _, p := range c.Objects {
 		if _, ok := wanted[p.OID]; !ok {
 			wanted[p.OID] = p
@@ -141,7 +142,7 @@ func (c client) fetch(ctx context.Context, temp string) error {
 
 // download writes an object to path, and removes the file again if it does not match the
 // pointer.
-func (c client) download(ctx context.Context, p Pointer, a action, path string, count func(int64)) (err error) {
+func (c client) download(ctx context.Context, p lfs.Pointer, a action, path string, count func(int64)) (err error) {
 	watch := newWatch(ctx, c.limits.silence)
 	defer watch.stop()
 	response, err := c.get(watch.ctx, a)

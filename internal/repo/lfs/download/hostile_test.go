@@ -1,4 +1,4 @@
-package lfs
+package download
 
 import (
 	"compress/gzip"
@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/guard"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/tests/wait"
 )
 
@@ -86,7 +87,7 @@ func TestHostileAnswers(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), wait.Most(t))
 			defer cancel()
-			f := Fetch{Endpoint: server.URL + "/lfs", Rule: guard.Rule{Own: guard.HostPortOf(u)}, Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: oid, Size: 7}}}
+			f := Job{Endpoint: server.URL + "/lfs", Rule: guard.Rule{Own: guard.HostPortOf(u)}, Storage: t.TempDir(), Objects: []lfs.Pointer{{Path: "f", OID: oid, Size: 7}}}
 			client, temp := newClient(newGit(t), f), t.TempDir()
 			defer client.http.CloseIdleConnections()
 			var before, after runtime.MemStats

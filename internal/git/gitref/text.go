@@ -1,4 +1,4 @@
-package git
+package gitref
 
 import "encoding/json"
 

@@ -1,4 +1,4 @@
-package lfs
+package download
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/intake"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -28,7 +29,7 @@ import (
 // It replaces the git-lfs program, because that connects to any address that the server
 // chooses by an object's URL or a redirect.
 type client struct {
-	Fetch
+	Job
 	http   *http.Client
 	limits limits
 }
@@ -39,18 +40,18 @@ type limits struct {
 	batch   time.Duration // in all, for a batch request
 }
 
-func newClient(g *git.Git, f Fetch) client {
+func newClient(g *git.Git, j Job) client {
 	certificates, proxy, stall := g.HTTP()
 	direct := &http.Transport{
-		DialContext: intake.Dial(f.Rule.Dial).Bounded(), TLSClientConfig: certificates.Clone(), ForceAttemptHTTP2: true,
+		DialContext: intake.Dial(j.Rule.Dial).Bounded(), TLSClientConfig: certificates.Clone(), ForceAttemptHTTP2: true,
 		// A compressed answer could inflate to anything, or to nothing.
 		MaxIdleConnsPerHost: downloads, MaxResponseHeaderBytes: maxHeader, DisableCompression: true,
 	}
 	proxied := direct.Clone()
 	proxied.DialContext, proxied.Proxy = intake.Dial(new(net.Dialer).DialContext).Bounded(), proxy
-	c := client{Fetch: f, limits: limits{silence: min(stall, maxStall), batch: batchTotal}}
+	c := client{Job: j, limits: limits{silence: min(stall, maxStall), batch: batchTotal}}
 	c.http = &http.Client{
-		Transport:     transport{direct: direct, proxied: proxied, proxy: proxy, rule: f.Rule},
+		Transport:     transport{direct: direct, proxied: proxied, proxy: proxy, rule: j.Rule},
 		CheckRedirect: c.checkRedirect,
 	}
 	return c
@@ -140,7 +141,7 @@ type action struct {
 
 // batch asks the server how to download objects. An object that it does not have is an
 // error.
-func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action, error) {
+func (c client) batch(ctx context.Context, objects []lfs.Pointer) (map[string]action, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limits.batch, lateError(c.limits.batch))
 	defer cancel()
 	watch := newWatch(ctx, c.limits.silence)
@@ -320,7 +321,7 @@ const opFetch = "fetch the LFS objects from"
 func (c client) serverError(err error) error { return c.gitError(opFetch, err) }
 
 // objectError makes the error for a failure of one object.
-func (c client) objectError(p Pointer, err error) error {
+func (c client) objectError(p lfs.Pointer, err error) error {
 	return c.gitError(fmt.Sprintf("fetch LFS object %s of %q (lfs=false leaves pointers) from", p.OID, p.Path), err)
 }
 

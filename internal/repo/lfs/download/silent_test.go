@@ -1,4 +1,4 @@
-package lfs
+package download
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/git/guard"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -42,14 +43,14 @@ func TestLFSServerIsSilent(t *testing.T) {
 			short.OneOf(t, 3)
 			t.Parallel()
 			s := testgit.Serve(t)
-			lfs := new(lfsserver.Server)
-			p := lfs.Put("content\n")
-			s.Route("app", lfs.Serve)
-			lfs.Hang(tt.step, tt.pause)
+			objects := new(lfsserver.Server)
+			p := objects.Put("content\n")
+			s.Route("app", objects.Serve)
+			objects.Hang(tt.step, tt.pause)
 			size := max(tt.size, int64(p.Size))
-			f := Fetch{
+			f := Job{
 				Endpoint: s.URL("app.git/info/lfs"), Rule: guard.Rule{Own: hostPortOf(t, s)}, Storage: t.TempDir(),
-				Objects: []Pointer{{Path: "f", OID: p.OID, Size: size}},
+				Objects: []lfs.Pointer{{Path: "f", OID: p.OID, Size: size}},
 			}
 			ctx, cancel := context.WithTimeoutCause(t.Context(), tt.total, &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: tt.total})
 			defer cancel()

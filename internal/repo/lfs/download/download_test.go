@@ -1,4 +1,4 @@
-package lfs
+package download
 
 import (
 	"context"
@@ -12,34 +12,9 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/git/guard"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/tests/testgit"
 )
-
-func TestParsePointer(t *testing.T) {
-	oid := strings.Repeat("0123456789abcdef", 4)
-	for _, tt := range []struct {
-		text string
-		want Pointer
-		ok   bool
-	}{
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12\n", Pointer{OID: oid, Size: 12}, true},
-		{"version https://hawser.github.com/spec/v1\noid sha256:" + oid + "\nsize 0\n", Pointer{OID: oid}, true},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12", Pointer{OID: oid, Size: 12}, true},
-		{"version https://git-lfs.github.com/spec/v1\nsize 12\noid sha256:" + oid + "\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\next-0-x sha256:" + oid + "\noid sha256:" + oid + "\nsize 12\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize -1\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 99999999999999999999\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:../" + oid[3:] + "\nsize 1\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.ToUpper(oid) + "\nsize 1\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid[:40] + "\nsize 1\n", Pointer{}, false},
-		{"version https://git-lfs.github.com/spec/v2\noid sha256:" + oid + "\nsize 1\n", Pointer{}, false},
-		{"", Pointer{}, false},
-	} {
-		if got, ok := Parse([]byte(tt.text)); got != tt.want || ok != tt.ok {
-			t.Errorf("Parse(%q) = %+v, %v, want %+v, %v", tt.text, got, ok, tt.want, tt.ok)
-		}
-	}
-}
 
 func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 	own, other := testgit.Serve(t), testgit.Serve(t)
@@ -60,20 +35,20 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 		{name: "redirect elsewhere", auth: &git.Auth{Bearer: "secret"}, login: bearer, redirect: true, want: "may not lead there"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lfs := new(lfsserver.Server)
-			p := lfs.Put("content\n")
+			objects := new(lfsserver.Server)
+			p := objects.Put("content\n")
 			own.Reset()
 			own.Protect("app", tt.login)
-			own.Route("app", lfs.Serve)
+			own.Route("app", objects.Serve)
 			if tt.redirect {
 				own.Route("app", gitserver.Redirect(http.StatusTemporaryRedirect, other.URL("app.git")))
 			}
 			if tt.href {
-				lfs.Href(other.URL("app.git/info/lfs/objects"))
+				objects.Href(other.URL("app.git/info/lfs/objects"))
 			}
-			f := Fetch{
+			f := Job{
 				Endpoint: own.URL("app.git/info/lfs"), Auth: static(tt.auth), Rule: guard.Rule{Own: hostPortOf(t, own)},
-				Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
+				Storage: t.TempDir(), Objects: []lfs.Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
 			}
 			err := f.Run(t.Context(), newGit(t))
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -92,16 +67,16 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 	for _, status := range []int{
 		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
 	} {
-		lfs := new(lfsserver.Server)
-		p := lfs.Put("content\n")
+		objects := new(lfsserver.Server)
+		p := objects.Put("content\n")
 		own.Reset()
 		own.Protect("app", bearer)
-		own.Route("app", lfs.Serve)
+		own.Route("app", objects.Serve)
 		own.Route("older", gitserver.Redirect(status, own.URL("old.git")))
 		own.Route("old", gitserver.Redirect(http.StatusTemporaryRedirect, own.URL("app.git")))
-		err := Fetch{
+		err := Job{
 			Endpoint: own.URL("older.git/info/lfs"), Auth: static(&git.Auth{Bearer: "secret"}), Rule: guard.Rule{Own: hostPortOf(t, own)},
-			Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
+			Storage: t.TempDir(), Objects: []lfs.Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
 		}.Run(t.Context(), newGit(t))
 		if err != nil {
 			t.Errorf("a question with the redirect %d: %v", status, err)
@@ -111,12 +86,12 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 	// If the rule allows another server, the credential does not go there.
 	open := guard.Rule{Own: hostPortOf(t, other)}
 	for _, redirect := range []bool{false, true} {
-		lfs := new(lfsserver.Server)
-		p := lfs.Put("content\n")
-		lfs.Token("of the action")
-		c := newClient(newGit(t), Fetch{Endpoint: own.URL("app.git/info/lfs"), Auth: static(&git.Auth{Bearer: "secret"}), Rule: open})
+		objects := new(lfsserver.Server)
+		p := objects.Put("content\n")
+		objects.Token("of the action")
+		c := newClient(newGit(t), Job{Endpoint: own.URL("app.git/info/lfs"), Auth: static(&git.Auth{Bearer: "secret"}), Rule: open})
 		other.Reset()
-		other.Route("app", lfs.Serve)
+		other.Route("app", objects.Serve)
 		a := action{Href: other.URL("app.git/info/lfs/objects/" + p.OID)}
 		if redirect {
 			a.Header = map[string]string{"X-Secret": "secret", "Authorization": "Bearer secret"}
@@ -153,7 +128,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	auth := &git.Auth{User: "u", Password: "secret", Covers: func(url string) bool {
 		return strings.HasPrefix(url, s.URL("team/")) && !strings.Contains(url, "?")
 	}}
-	c := newClient(newGit(t), Fetch{
+	c := newClient(newGit(t), Job{
 		Endpoint: s.URL("team/app.git/info/lfs"), Auth: static(auth), Rule: guard.Rule{Own: hostPortOf(t, s)},
 	})
 	s.Route("team/moved", gitserver.Redirect(http.StatusFound, s.URL("other/app.git")))
@@ -188,7 +163,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	}
 }
 
-// static returns a function for Fetch.Auth.
+// static returns a function for Job.Auth.
 func static(auth *git.Auth) func(context.Context) (*git.Auth, error) {
 	return func(context.Context) (*git.Auth, error) { return auth, nil }
 }

@@ -43,7 +43,7 @@ test-demo: ## run the demo in the local engine, and undo it, unless the plugin i
 # This runs the test program itself, because "go test" hides the output of passing tests.
 test-hostile: needs plugin ## attack the plugin: one line per case, with its control and its verdict (as root)
 	@go test -c -o build/hostile.test ./tests/hostile
-	@cd tests/hostile && ../../build/hostile.test -test.timeout 20m
+	@cd tests/hostile && ../../build/hostile.test -test.timeout 60m
 
 test-remotes: needs ## show what a user is told when a remote or the disk misbehaves: one line per fault (as root)
 	@go test -C tests/remotes -count=1 -timeout 10m

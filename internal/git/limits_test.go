@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // niceness returns the nice value that a command runs at.
@@ -36,6 +37,19 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	question, work := niceness(t, Command{question: true}), niceness(t, Command{})
 	if want := min(question+heavyNice, nicest); work != want {
 		t.Errorf("nice values: %d for work and %d for a question, want %d for work", work, question, want)
+	}
+}
+
+// TestLastingWork: only what no mount waits for gets less of the machine when it lasts.
+func TestLastingWork(t *testing.T) {
+	t.Parallel()
+	ctx := work.WithOwner(t.Context(), work.Owner{Name: "the test"})
+	if l := limitsOf(ctx, Command{}, Config{}); l.Lasting != 0 {
+		t.Errorf("nice value %d for a job that others may wait for", l.Lasting)
+	}
+	work.JobOf(ctx).GivesWay = true
+	if l := limitsOf(ctx, Command{}, Config{}); l.Lasting != nicest {
+		t.Errorf("nice value %d for a job that gives way, want %d", l.Lasting, nicest)
 	}
 }
 

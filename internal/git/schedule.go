@@ -146,9 +146,13 @@ func queueError(op, url string, err error) error {
 // of its slot.
 func niceOf(share int) int { return min(heavyNice+niceStep*(share-1), nicest) }
 
-// limitsOf returns the limits of a command; ctx has its slot.
+// limitsOf returns the limits of a command; ctx has its slot. What a push or an inspection computes for long is
+// nicest then: no mount waits for it, and others that end soon are not to wait for it either.
 func limitsOf(ctx context.Context, c Command, set Config) sandbox.Limits {
 	l := sandbox.Limits{CPU: set.WorkCPU, Setting: "WORK_TIMEOUT", Memory: set.Memory, Nice: niceOf(shareOf(ctx))}
+	if job := work.JobOf(ctx); job != nil && job.GivesWay {
+		l.Lasting = nicest
+	}
 	switch {
 	case c.question:
 		l.CPU, l.Setting, l.Nice = questionCPU, "", 0

@@ -5,30 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/wait"
 )
 
-// caches is how many workspaces of a subject end with new files in their caches.
-const caches = 4
-
-// cachedFiles is how many new files each cache has.
-const cachedFiles = 10_000
-
-// fullCaches writes files to the caches of workspaces, before the victim is measured. The attack is their end, in publishBeside.
+// fullCaches prepares four workspaces of a subject with 10,000 new files in each of their caches.
 func fullCaches(b *battle) (func(ctx context.Context), error) {
+	return b.fillCaches(slices.Repeat([]string{"caches"}, 4), 10_000)
+}
+
+// manyCaches prepares a workspace of each of eight subjects with 4,000 new files in its cache.
+func manyCaches(b *battle) (func(ctx context.Context), error) {
+	var subjects []string
+	for n := range 8 {
+		subjects = append(subjects, fmt.Sprint("caches-", n))
+	}
+	return b.fillCaches(subjects, 4_000)
+}
+
+// fillCaches writes files to the caches of workspaces of these subjects, and of one more workspace, before the victim is
+// measured. The attack is their end, in publishBeside.
+func (b *battle) fillCaches(subjects []string, files int) (func(ctx context.Context), error) {
 	var volumes []string
-	for n := range caches + 1 {
-		volume, _, err := b.fill("caches", cachedContent, fmt.Sprint(n, "-"), cachedFiles) // each has names of its own
+	for n, subject := range append(subjects, subjects[0]) {
+		volume, _, err := b.fill(subject, cachedContent, fmt.Sprint(n, "-"), files) // each has names of its own
 		if err != nil {
 			return nil, err
 		}
 		volumes = append(volumes, volume)
 	}
-	b.ending = func() (float64, error) { return b.published(volumes[:caches]) }
-	b.dying = func(ctx context.Context) error { return b.publishing(ctx, volumes[caches]) }
+	last := len(volumes) - 1
+	b.ending = func() (float64, error) { return b.published(volumes[:last], files) }
+	b.dying = func(ctx context.Context) error { return b.publishing(ctx, volumes[last], files) }
 	return func(ctx context.Context) { <-ctx.Done() }, nil
 }
 
@@ -36,14 +47,14 @@ func fullCaches(b *battle) (func(ctx context.Context), error) {
 const cachedContent = ".git/hdcache/npm/_cacache/content-v2"
 
 // publishing ends a workspace, and returns when a part of its files is in a layer that is being made.
-func (b *battle) publishing(ctx context.Context, volume string) error {
+func (b *battle) publishing(ctx context.Context, volume string, files int) error {
 	if err := b.plugin.Unmount(ctx, volume, "container"); err != nil {
 		return err
 	}
 	return wait.Until(b, func() error {
 		made, err := filepath.Glob(filepath.Join(b.plugin.DataDir(), "clones/*/*/warm/.tmp-*/files", cachedContent))
 		if err == nil && len(made) == 1 {
-			return partly(made[0], cachedFiles/filesEach, "published")
+			return partly(made[0], files/filesEach, "published")
 		}
 		left, listErr := b.plugin.Admin.Workspaces(ctx, api.Filter{Volume: volume})
 		err = fmt.Errorf("layers are made in %q, and the workspaces are %v, %w", made, left, errors.Join(err, listErr))
@@ -54,8 +65,8 @@ func (b *battle) publishing(ctx context.Context, volume string) error {
 	})
 }
 
-// published ends workspaces, and returns how many of their files the plugin publishes in a second.
-func (b *battle) published(volumes []string) (speed float64, err error) {
+// published ends workspaces, and returns how many of their files the plugin publishes in a second. Each has that many.
+func (b *battle) published(volumes []string, files int) (speed float64, err error) {
 	ctx, cancel := context.WithTimeout(b.Context(), answerTime)
 	defer cancel()
 	begun := time.Now()
@@ -90,7 +101,7 @@ func (b *battle) published(volumes []string) (speed float64, err error) {
 	if err == nil && layers == 0 {
 		err = errors.New("nothing was published")
 	}
-	return float64(len(volumes)*cachedFiles) / time.Since(begun).Seconds(), err
+	return float64(len(volumes)*files) / time.Since(begun).Seconds(), err
 }
 
 // publishBeside lets the plugin publish during the attack.

@@ -21,6 +21,7 @@ type Limits struct {
 	Setting string        // the setting that decides CPU, for errors; may be empty
 	Memory  int64         // private memory in bytes; mapped packs do not count
 	Nice    int           // added to the plugin's own nice value
+	Lasting int           // in place of Nice for a child that has run for longer than lasting; 0 if that changes nothing
 }
 
 const (
@@ -33,6 +34,8 @@ const (
 	// oomScore, out of 1000, makes the kernel kill a child before containers and the
 	// engine.
 	oomScore = 500
+	// lasting is longer than most inspections take.
+	lasting = time.Second
 )
 
 // limiter sets the limits of its own process and then executes the program. The child
@@ -78,6 +81,15 @@ func (l Limits) lowerPriority() error {
 	}
 	own := 20 - prio // the system call returns 20 minus nice
 	return unix.Setpriority(unix.PRIO_PROCESS, 0, own+l.Nice)
+}
+
+// lowerLater raises the nice value of a command's processes when they have lasted. Call stop when it has ended.
+func (l Limits) lowerLater(cmd *exec.Cmd) (stop func()) {
+	if l.Lasting == 0 {
+		return func() {}
+	}
+	timer := time.AfterFunc(lasting, func() { nicer(cmd, l.Lasting) })
+	return func() { timer.Stop() }
 }
 
 // preferOOM makes the kernel kill a process, and those that it starts from now on, before

@@ -17,11 +17,9 @@ import (
 // priority alone.
 func Restrict(cmd *exec.Cmd, first, n, nice int) {
 	var own, set unix.CPUSet
-	prio, err := unix.Getpriority(unix.PRIO_PROCESS, os.Getpid())
-	if !Signal(cmd, 0) || unix.SchedGetaffinity(0, &own) != nil || err != nil {
+	if unix.SchedGetaffinity(0, &own) != nil {
 		return
 	}
-	nice += 20 - prio // the system call returns 20 minus nice
 	for cpu, i := 0, 0; i < first+n && cpu < len(own)*wordBits; cpu++ {
 		if own.IsSet(cpu) {
 			if i >= first {
@@ -30,6 +28,23 @@ func Restrict(cmd *exec.Cmd, first, n, nice int) {
 			i++
 		}
 	}
+	asOwner(cmd, nice, func(group, nice int) { restrictGroup(group, &set, nice) })
+}
+
+// nicer gives all threads of the group of a command that Run started a nice value that exceeds this
+// process's by nice, unless theirs is higher. It is not an error if they have ended.
+func nicer(cmd *exec.Cmd, nice int) {
+	asOwner(cmd, nice, func(group, nice int) { _ = unix.Setpriority(unix.PRIO_PGRP, group, nice) })
+}
+
+// asOwner calls f as the user of a command that Run started, unless it has ended, with its process group
+// and the nice value that exceeds this process's by nice.
+func asOwner(cmd *exec.Cmd, nice int, f func(group, nice int)) {
+	prio, err := unix.Getpriority(unix.PRIO_PROCESS, os.Getpid())
+	if err != nil || !Signal(cmd, 0) {
+		return
+	}
+	nice += 20 - prio // the system call returns 20 minus nice
 	done := make(chan struct{})
 	onThread(func() {
 		defer close(done)
@@ -37,7 +52,7 @@ func Restrict(cmd *exec.Cmd, first, n, nice int) {
 		const same = ^uintptr(0)
 		uid := uintptr(cmd.SysProcAttr.Credential.Uid)
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uid, same); errno == 0 {
-			restrictGroup(cmd.Process.Pid, &set, nice)
+			f(cmd.Process.Pid, nice)
 		}
 	})
 	<-done

@@ -115,7 +115,9 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) (wrote int64, err error) {
 	case pid := <-started:
 		preferOOM(pid)
 		close(scored)
+		stop := t.Limits.lowerLater(cmd)
 		err = <-done
+		stop()
 	case err = <-done:
 	}
 	if cmd.ProcessState != nil { // it was started

@@ -31,6 +31,10 @@ func runScript(t *testing.T, text string, write ...string) string {
 }
 
 func runScriptIn(ctx context.Context, program string, write ...string) (output string, wrote int64, err error) {
+	return runLimited(ctx, Limits{CPU: 10 * time.Minute, Memory: 4 << 30}, program, write...)
+}
+
+func runLimited(ctx context.Context, l Limits, program string, write ...string) (output string, wrote int64, err error) {
 	box, err := New("")
 	if err != nil {
 		return "", 0, err
@@ -39,8 +43,7 @@ func runScriptIn(ctx context.Context, program string, write ...string) (output s
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Dir, cmd.Env, cmd.Stdout = "/", []string{"PATH=/usr/bin:/bin"}, &out
 	wrote, err = box.Run(cmd, Task{
-		UID: fetcher, GID: fetcher + 1, Read: []string{filepath.Dir(program), "/proc"}, Write: write,
-		Limits: Limits{CPU: 10 * time.Minute, Memory: 4 << 30},
+		UID: fetcher, GID: fetcher + 1, Read: []string{filepath.Dir(program), "/proc"}, Write: write, Limits: l,
 	})
 	return out.String(), wrote, err
 }
@@ -60,6 +63,28 @@ read line < wrote`,
 		if err != nil || wrote < 3_000_000 {
 			t.Errorf("%s: %v; %d bytes, want 3,000,000 at least", name, err, wrote)
 		}
+	}
+}
+
+// TestLastingIsNicer: a child that lasts gets another nice value, and so do the processes that it has
+// started, before and after that.
+func TestLastingIsNicer(t *testing.T) {
+	t.Parallel()
+	prio, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := 20 - prio // the system call returns 20 minus nice
+	l := Limits{CPU: 10 * time.Minute, Memory: 4 << 30, Nice: 1, Lasting: 3}
+	first, last := min(own+l.Nice, 19), min(own+l.Lasting, 19)
+	out, _, err := runLimited(t.Context(), l, testgit.Script(t, fmt.Sprintf(`nice() { cut -d ' ' -f 19 /proc/$1/stat; }
+nice self
+sleep 600 &
+while [ $(nice $$) != %d ] || [ $(nice $!) != %[1]d ]; do sleep 0.01; done
+kill $!
+nice self`, last)))
+	if want := fmt.Sprintf("%d\n%d\n", first, last); err != nil || out != want {
+		t.Errorf("got %q, %v; want %q", out, err, want)
 	}
 }
 

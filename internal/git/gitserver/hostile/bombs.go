@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"strconv"
 )
 
@@ -83,14 +82,14 @@ func (r *repo) deltas(size int64, n int) {
 	p.add(packCommit, int64(len(content)), bytes.NewReader(content))
 	r.head = r.bytes("commit", content)
 	r.ref("refs/heads/main", r.head)
-	zeros := p.add(packBlob, size, io.LimitReader(zero{}, size))
-	const chain = 50
-	base := zeros
-	for i := range n {
-		if i%chain == 0 {
-			base = zeros
-		}
-		base = p.delta(base, shifted(size, i))
-	}
+	p.chains(size, n, 50)
 	r.write(bombPack, string(p.finish()))
+}
+
+// Deltas returns a pack of a blob of zeros and n deltas, each of which makes size bytes, in chains of
+// the given length.
+func Deltas(size int64, n, chain int) []byte {
+	p := newPacker(uint32(n) + 1)
+	p.chains(size, n, chain)
+	return p.finish()
 }

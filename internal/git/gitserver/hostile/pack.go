@@ -54,6 +54,18 @@ func (p *packer) delta(base int, delta []byte) (at int) {
 	return at
 }
 
+// chains writes a blob of size zeros, and n deltas of the same size, in chains of the given length.
+func (p *packer) chains(size int64, n, length int) {
+	zeros := p.add(packBlob, size, io.LimitReader(zero{}, size))
+	base := zeros
+	for i := range n {
+		if i%length == 0 {
+			base = zeros
+		}
+		base = p.delta(base, shifted(size, i))
+	}
+}
+
 func (p *packer) header(kind int, size int64) {
 	first := byte(kind<<4) | byte(size&0x0f)
 	if size >>= 4; size > 0 {

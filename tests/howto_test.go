@@ -33,6 +33,9 @@ const inTours = "TestToursInstall replays the same commands with a registry"
 
 const installTour = tours + "/install.md"
 
+// inCluster is the reason of the commands of the page for Kubernetes.
+const inCluster = "TestKubernetes runs the commands of the page in a cluster"
+
 const asks = "it asks: the tests of the command answer"
 
 var howTos = map[string]howTo{
@@ -68,8 +71,8 @@ var howTos = map[string]howTo{
 		"docker plugin rm helmdeck/repos":                                                                                            "TestToursInstall removes the plugin after the tour",
 	}},
 	"docs/how-to/kubernetes.md": {prepare: hello, notRun: map[string]string{
-		"kubectl exec --namespace helmdeck-repos daemonset/repos -- docker-repos leases ls":                                                                           "TestKubernetes runs it in a cluster",
-		`kubectl exec --stdin --namespace helmdeck-repos "$pod" -- docker-repos credentials put git-host --kind known-hosts --scope ssh://git.example.com <host-keys`: "there is no ssh server in the cluster of TestKubernetes",
+		"kubectl exec --namespace helmdeck-repos daemonset/repos -- docker-repos leases ls":                                                                           inCluster,
+		`kubectl exec --stdin --namespace helmdeck-repos "$pod" -- docker-repos credentials put git-host --kind known-hosts --scope ssh://git.example.com <host-keys`: inCluster,
 	}},
 }
 

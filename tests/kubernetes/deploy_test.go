@@ -34,11 +34,15 @@ func (w *world) apply(t *testing.T, example string, changes ...string) {
 	t.Helper()
 	data, err := os.ReadFile("../../" + example)
 	must(t, err)
-	changes = append(changes, "image: debian", "image: "+boxImage, "ref: master", "ref: main", "https://github.com/octocat/Hello-World", urlOf(appRepo))
-	text := strings.NewReplacer(changes...).Replace(string(data))
-	must(t, os.WriteFile(w.path("example.yaml"), []byte(text), 0o644))
+	must(t, os.WriteFile(w.path("example.yaml"), []byte(adapt(string(data), changes...)), 0o644))
 	_, err = w.kubectl("apply", "-f", w.path("example.yaml"))
 	must(t, err)
+}
+
+// adapt returns an example with changes, pairs of an old and a new text, and with those that all examples need.
+func adapt(example string, changes ...string) string {
+	changes = append(changes, "image: debian", "image: "+boxImage, "ref: master", "ref: main", "https://github.com/octocat/Hello-World", urlOf(appRepo))
+	return strings.NewReplacer(changes...).Replace(example)
 }
 
 // The examples are applied, and their pods have the files.

@@ -91,6 +91,7 @@ var scenarios = []scenario{
 	{"kubectl apply of deploy/kubernetes, or of a release, starts the driver", deploy, true},
 	{"operators see pods and namespaces", operators, false},
 	{"the pods of examples/kubernetes run", examples, false},
+	{"the commands of docs/how-to/kubernetes.md", pageCommands, false},
 	{"a pod has a private checkout in an inline volume", inlineVolume, false},
 	{"a read-only volume", readOnly, false},
 	{"a Job prepares dependencies for the pods of its node", prepared, false},

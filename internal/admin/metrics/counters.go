@@ -47,12 +47,12 @@ type Counters struct {
 	all []prometheus.Collector
 
 	operations map[string]*prometheus.CounterVec // by what the engine asks for
-	csi        *prometheus.CounterVec   // by operation and code
-	mounts     *prometheus.HistogramVec // by result
-	phases     *prometheus.HistogramVec // by phase
-	commands   *prometheus.CounterVec   // by command and result
-	seconds    *prometheus.CounterVec   // by command
-	questions  *prometheus.CounterVec   // by via and result
+	csi        *prometheus.CounterVec            // by operation and code
+	mounts     *prometheus.HistogramVec          // by result
+	phases     *prometheus.HistogramVec          // by phase
+	commands   *prometheus.CounterVec            // by command and result
+	seconds    *prometheus.CounterVec            // by command
+	questions  *prometheus.CounterVec            // by via and result
 	asked      *prometheus.HistogramVec
 	fetches    *prometheus.CounterVec // by via and result
 	fetched    *prometheus.HistogramVec

@@ -99,6 +99,12 @@ func (b *battle) inspect(ctx context.Context, id, what string, to io.Writer) {
 	b.note(what, err)
 }
 
+// push pushes to a branch of the remote.
+func (b *battle) push(ctx context.Context, id, branch string) {
+	_, err := b.plugin.Admin.Outbound(id).Push(ctx, api.Push{RemoteBranch: branch}, nil)
+	b.note(pushing, err)
+}
+
 // emptyBlocks plants an object that is costly to inflate, and asks for what needs all objects.
 func emptyBlocks(b *battle) (func(ctx context.Context), error) {
 	dir, id, err := b.workspace("blocks", b.server)
@@ -128,8 +134,7 @@ func emptyBlocks(b *battle) (func(ctx context.Context), error) {
 	return func(ctx context.Context) {
 		loop(ctx, 5, func(ctx context.Context, i int) {
 			if i == 0 {
-				_, err := b.plugin.Admin.Outbound(id).Push(ctx, api.Push{RemoteBranch: "blocks"}, nil)
-				b.note(pushing, err)
+				b.push(ctx, id, "blocks")
 				return
 			}
 			s, err := b.plugin.Admin.WorkspaceStatus(ctx, id, api.Compare{Ignored: true})

@@ -23,7 +23,7 @@ var deltaBombs = []struct {
 	{96 << 20, 10_000, 50},
 }
 
-// pushDeltas puts a pack of deltaBombs beside a commit in a container of each subject, and asks for what needs all objects.
+// pushDeltas puts one of deltaBombs into a container of each subject. The attack asks for what reads all objects.
 func pushDeltas(b *battle) (func(ctx context.Context), error) {
 	var ids []string
 	for n, bomb := range deltaBombs {
@@ -45,8 +45,7 @@ func pushDeltas(b *battle) (func(ctx context.Context), error) {
 			case statuses:
 				b.inspect(ctx, id, statuses, io.Discard)
 			case pushing:
-				_, err := b.plugin.Admin.Outbound(id).Push(ctx, api.Push{RemoteBranch: fmt.Sprint("deltas-", i)}, nil)
-				b.note(kind, err)
+				b.push(ctx, id, fmt.Sprint("deltas-", i))
 			default:
 				_, _, err := b.plugin.Admin.Outbound(id).Bundle(ctx, api.Bundle{}, io.Discard)
 				b.note(kind, err)

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/siege"
 )
@@ -96,8 +95,7 @@ func (b *battle) keepAlive(subjects []string) (func(ctx context.Context), error)
 func (b *battle) pushAgain(ids []string) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		loop(ctx, len(ids), func(ctx context.Context, i int) {
-			_, err := b.plugin.Admin.Outbound(ids[i]).Push(ctx, api.Push{RemoteBranch: fmt.Sprint("kept-", i)}, nil)
-			b.note(pushing, err)
+			b.push(ctx, ids[i], fmt.Sprint("kept-", i))
 		})
 	}
 }

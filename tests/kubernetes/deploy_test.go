@@ -39,9 +39,11 @@ func (w *world) apply(t *testing.T, example string, changes ...string) {
 	must(t, err)
 }
 
-// adapt returns an example with changes, pairs of an old and a new text, and with those that all examples need.
+// adapt returns an example with changes, pairs of an old and a new text, and with those that all examples need. A CronJob
+// never runs on its own.
 func adapt(example string, changes ...string) string {
-	changes = append(changes, "image: debian", "image: "+boxImage, "ref: master", "ref: main", "https://github.com/octocat/Hello-World", urlOf(appRepo))
+	changes = append(changes, "image: debian", "image: "+boxImage, "image: node:22", "image: "+boxImage, "17 * * * *", "0 0 30 2 *",
+		"ref: master", "ref: main", "https://github.com/octocat/Hello-World", urlOf(appRepo))
 	return strings.NewReplacer(changes...).Replace(example)
 }
 

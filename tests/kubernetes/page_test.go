@@ -25,7 +25,7 @@ func pageCommands(t *testing.T, w *world) {
 	must(t, err)
 	dir := w.path("page")
 	w.pageFiles(t, dir)
-	leave := func() {
+	defer func() {
 		for _, rest := range [][]string{{"cronjob/prepare", "--cascade=foreground"}, {"pod/hello", "--grace-period=1"}} {
 			if _, err := w.kubectl(append([]string{"delete", "--ignore-not-found"}, rest...)...); err != nil {
 				t.Error(err)
@@ -35,8 +35,7 @@ func pageCommands(t *testing.T, w *world) {
 			t.Error(err)
 		}
 		w.awaitNothing(t)
-	}
-	defer leave()
+	}()
 	skipped := make(map[string]bool)
 	for _, block := range commandBlock.FindAllStringSubmatch(string(text), -1) {
 		first, _, _ := strings.Cut(block[1], "\n")
@@ -45,7 +44,7 @@ func pageCommands(t *testing.T, w *world) {
 			continue
 		}
 		if strings.Contains(first, "checkpoint.sh") { // the page has deleted the pod
-			w.inPage(t, dir, "kubectl apply -f examples/kubernetes/pod.yaml && kubectl wait --for=condition=Ready pod/hello")
+			w.inPage(t, dir, "kubectl apply -f examples/kubernetes/pod.yaml && kubectl wait --for=condition=Ready --timeout=60s pod/hello")
 		}
 		w.inPage(t, dir, block[1])
 		if strings.Contains(block[1], "prepare-now.sh") {
@@ -85,8 +84,7 @@ func (w *world) pageFiles(t *testing.T, dir string) {
 		data, err := os.ReadFile(filepath.Join("../../examples/kubernetes", name.Name()))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(examples, name.Name()), []byte(adapt(string(data),
-			npm, "touch package-lock.json; mkdir -p node_modules", "17 * * * *", "0 0 30 2 *",
-			"image: node:22", "image: "+boxImage, "https://github.com/my-org/app", urlOf(appRepo))), 0o644))
+			npm, "touch package-lock.json; mkdir -p node_modules", "https://github.com/my-org/app", urlOf(appRepo))), 0o644))
 	}
 	objects := objects(t)
 	data, err := os.ReadFile(objects[1])

@@ -84,11 +84,10 @@ func (w *world) lock(t *testing.T, content string) {
 // npm is what the examples run where node_modules is not that of the lock file.
 const npm = "npm ci --prefer-offline --no-audit --no-fund"
 
-// applyPrepare applies the CronJob, which then installs with a script. It never runs on its own.
+// applyPrepare applies the CronJob, which then installs with a script.
 func (w *world) applyPrepare(t *testing.T, script string, changes ...string) {
 	t.Helper()
-	w.apply(t, "examples/kubernetes/prepare.yaml", append(changes, npm, script, "17 * * * *", "0 0 30 2 *",
-		"image: node:22", "image: "+boxImage, "https://github.com/my-org/app", urlOf(depsRepo))...)
+	w.apply(t, "examples/kubernetes/prepare.yaml", append(changes, npm, script, "https://github.com/my-org/app", urlOf(depsRepo))...)
 }
 
 func (w *world) createJob(t *testing.T, name string) {
@@ -129,7 +128,7 @@ func (w *world) awaitHanging(t *testing.T, job string) {
 func (w *world) find(t *testing.T, want string) {
 	t.Helper()
 	w.apply(t, "examples/kubernetes/prepared.yaml", npm, "echo installs", "npm test", "cat node_modules/by; echo never >node_modules/by; touch .git/helmdeck-publish",
-		"image: node:22", "image: "+boxImage, "https://github.com/my-org/app", urlOf(depsRepo))
+		"https://github.com/my-org/app", urlOf(depsRepo))
 	if _, err := w.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s", "pod/prepared"); err != nil {
 		t.Errorf("%v\n%s", err, w.events("default", "prepared"))
 	}

@@ -21,10 +21,10 @@ import (
 const aheadTime = time.Minute
 
 // turns limits how many workspaces are inspected at a time, because each inspection takes memory
-// for the names, and a part of the disk for a patch. One gives way after a second, because a
-// reader may be slow: to other subjects, and to two more of its own subject. When all of these last, readers that read nearly
-// nothing are given up for others.
-var turns = work.Limits{Slots: 8, PerSubject: 2, Overdue: 8, Quantum: time.Second, Again: 2, AgainOfAll: 8}
+// for the names, and a part of the disk for a patch. Those of one subject leave a processor to others. One gives way after
+// a second, because a reader may be slow: to other subjects, and to two more of its own subject. When all of these last,
+// readers that read nearly nothing are given up for others.
+var turns = work.Limits{Slots: 8, PerSubject: min(max(work.Processors()-1, 1), 2), Overdue: 8, Quantum: time.Second, Again: 2, AgainOfAll: 8}
 
 // stalledReader is the time of work.Slot.Outside for whoever reads an answer.
 const stalledReader = 10 * time.Second
@@ -229,7 +229,7 @@ func (i *Inspector) Status(ctx context.Context, id, from string) (*Status, error
 		if remote.Upstream != nil {
 			defer remote.Upstream.Close()
 		}
-		s, err = i.status(ctx, id, from, &remote)
+		s, err = i.status(i.withJob(ctx, id), id, from, &remote) // a new job: the first one gives way by now
 	}
 	return s, err
 }

@@ -253,6 +253,44 @@ func TestInspectionsThatLastGiveWay(t *testing.T) {
 	}
 }
 
+// TestStatusTakesAnotherTurn: a status that has asked the remote waits for a turn as a new one does.
+func TestStatusTakesAnotherTurn(t *testing.T) {
+	w := newWorld(t)
+	limits := turns
+	limits.Quantum = time.Hour // so that none is overdue
+	w.turns = work.NewScheduler([3]work.Limits{work.Fetch: limits, work.CPU: computing})
+	w.git("commit", "-q", "--allow-empty", "-m", "x")
+	var taken []*work.Slot
+	w.ask = func(context.Context, meta.Workspace) Remote {
+		other := work.WithOwner(t.Context(), work.Owner{Subject: string(w.viewer.Subject(w.rec.ID))})
+		for range turns.PerSubject {
+			slot, err := w.turns.Acquire(other, work.Fetch, false)
+			if err != nil {
+				t.Error(err)
+			}
+			taken = append(taken, slot)
+		}
+		return Remote{}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		s, err := w.Status(t.Context(), w.rec.ID, "")
+		if err == nil {
+			s.Close()
+		}
+		ended <- err
+	}()
+	wait.For(t, "a status that waits", func() error {
+		return wait.Check(w.turns.Load()[work.Fetch].Waiting == 1, "%+v", w.turns.Load()[work.Fetch])
+	})
+	for _, slot := range taken {
+		slot.Release()
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInspectionsComputeBySubject: git and this process work on an inspection in the turns of its subject,
 // and one inspection of a subject computes at a time.
 func TestInspectionsComputeBySubject(t *testing.T) {

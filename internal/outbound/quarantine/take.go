@@ -97,6 +97,9 @@ func (q *Quarantine) take(ctx context.Context, r *Repo, branches []Branch, repor
 		return t, err
 	}
 	failpoint.Hit("quarantine/take/indexed")
+	if err := t.makeStore(t.checked()); err != nil { // only now, because many an import fails
+		return t, fmt.Errorf("make a quarantine: %w", err)
+	}
 	report("checking objects", 0, 0)
 	if err := t.choose(ctx); err != nil {
 		return t, err
@@ -122,38 +125,43 @@ func (t *Taken) checked() string  { return filepath.Join(t.dir, "push.git") }
 func (t *Taken) pack() string     { return filepath.Join(t.dir, "new.pack") }
 func (t *Taken) needs() string    { return filepath.Join(t.dir, "needs") }
 
-// make makes both repositories.
+// make makes the repository for the import, and links what both read.
 func (t *Taken) make(r *Repo) error {
-	uid, gid := t.git.Owner()
 	// git may only enter it: what this process puts beside the repositories stays as it is.
 	if err := errors.Join(os.Chmod(t.dir, 0o711), t.layer.linkPacks(t.base())); err != nil {
 		return err
 	}
-	alternates := t.base() + "\n"
 	if r.upstream != nil {
 		if err := t.follows(r); err != nil {
 			return err
 		}
+	}
+	return t.makeStore(t.imported())
+}
+
+// makeStore makes one of the repositories.
+func (t *Taken) makeStore(path string) error {
+	uid, gid := t.git.Owner()
+	if err := errors.Join(os.Mkdir(path, 0o700), os.Lchown(path, uid, gid)); err != nil {
+		return err
+	}
+	if err := t.git.MakeStore(path, t.layer.format); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(path, "objects/info"), 0o755); err != nil {
+		return err
+	}
+	alternates := t.base() + "\n"
+	if t.upstream != nil {
 		alternates += t.upstream.objects() + "\n"
 	}
-	for _, path := range []string{t.imported(), t.checked()} {
-		if err := errors.Join(os.Mkdir(path, 0o700), os.Lchown(path, uid, gid)); err != nil {
+	files := map[string]string{"objects/info/alternates": alternates}
+	if t.layer.shallow != nil {
+		files["shallow"] = string(t.layer.shallow)
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(data), 0o644); err != nil {
 			return err
-		}
-		if err := t.git.MakeStore(path, t.layer.format); err != nil {
-			return err
-		}
-		if err := os.Mkdir(filepath.Join(path, "objects/info"), 0o755); err != nil {
-			return err
-		}
-		files := map[string]string{"objects/info/alternates": alternates}
-		if t.layer.shallow != nil {
-			files["shallow"] = string(t.layer.shallow)
-		}
-		for name, data := range files {
-			if err := os.WriteFile(filepath.Join(path, name), []byte(data), 0o644); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

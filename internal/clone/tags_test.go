@@ -123,7 +123,11 @@ func TestTagsOfTheCommit(t *testing.T) {
 					w.remote("tag", "-d", "inner")
 				}, s},
 			} {
-				w.idle(w.clone(s)) // during a fetch of other refs a Mount shows those of before
+				// During a fetch of other refs a Mount shows those of before, and the wait for the next listing uses nothing.
+				wait.For(t, "the fetch of other refs", func() error {
+					return wait.Check(!w.clone(s).remote.WantsOthers(s.History), "it is not done")
+				})
+				w.idle(w.clone(s))
 				step.do()
 				w.Server.Reset()
 				if got, want := w.shown(step.of), w.there(); got != want {

@@ -140,6 +140,10 @@ func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 	}))
 }
 
+// WantsOthers reports whether FetchOthers has something left to do for a store, now or when the time for another listing
+// has come. A Mount while it fetches shows the refs of before.
+func (m *Remote) WantsOthers(h volume.History) bool { return m.othersOf(h).running }
+
 // untilNext returns how long to wait before what a Mount wants is done. If none wants
 // anything, it ends the goroutine.
 func (m *Remote) untilNext(h volume.History) (wait time.Duration, ok bool) {

@@ -78,30 +78,15 @@ type exitCoder interface {
 	ExitCode() int
 }
 
-// makeMerge makes the repository in which t is merged with other.
+// makeMerge makes the repository in which t is merged with other. Each has its git layer as an alternate.
 func (t *Taken) makeMerge(repo string, other *Taken) error {
-	uid, gid := t.git.Owner()
-	if err := errors.Join(os.Mkdir(repo, 0o700), os.Lchown(repo, uid, gid)); err != nil {
-		return err
-	}
-	if err := t.git.MakeStore(repo, t.layer.format); err != nil {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(repo, "objects/info"), 0o755); err != nil {
-		return err
-	}
-	alternates := ""
-	for _, of := range []*Taken{t, other} { // each has its git layer as an alternate
-		alternates += filepath.Join(of.checked(), "objects") + "\n"
-	}
-	err := os.WriteFile(filepath.Join(repo, "objects/info/alternates"), []byte(alternates), 0o644)
 	// A history that ends in one of them ends in both: what is beyond may be missing.
+	var shallow []byte
 	if ends := slices.Concat(lines(t.layer.shallow), lines(other.layer.shallow)); len(ends) > 0 {
 		slices.Sort(ends)
-		text := strings.Join(slices.Compact(ends), "\n") + "\n"
-		err = errors.Join(err, os.WriteFile(filepath.Join(repo, "shallow"), []byte(text), 0o644))
+		shallow = []byte(strings.Join(slices.Compact(ends), "\n") + "\n")
 	}
-	return err
+	return t.makeRepository(repo, shallow, filepath.Join(t.checked(), "objects"), filepath.Join(other.checked(), "objects"))
 }
 
 // lines returns the lines of a text that are not empty.

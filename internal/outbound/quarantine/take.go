@@ -141,6 +141,15 @@ func (t *Taken) make(r *Repo) error {
 
 // makeStore makes one of the repositories.
 func (t *Taken) makeStore(path string) error {
+	alternates := []string{t.base()}
+	if t.upstream != nil {
+		alternates = append(alternates, t.upstream.objects())
+	}
+	return t.makeRepository(path, t.layer.shallow, alternates...)
+}
+
+// makeRepository makes a repository whose history ends at the commits of shallow, which is a file of git, or nil.
+func (t *Taken) makeRepository(path string, shallow []byte, alternates ...string) error {
 	uid, gid := t.git.Owner()
 	if err := errors.Join(os.Mkdir(path, 0o700), os.Lchown(path, uid, gid)); err != nil {
 		return err
@@ -151,20 +160,11 @@ func (t *Taken) makeStore(path string) error {
 	if err := os.Mkdir(filepath.Join(path, "objects/info"), 0o755); err != nil {
 		return err
 	}
-	alternates := t.base() + "\n"
-	if t.upstream != nil {
-		alternates += t.upstream.objects() + "\n"
+	err := os.WriteFile(filepath.Join(path, "objects/info/alternates"), []byte(strings.Join(alternates, "\n")+"\n"), 0o644)
+	if shallow != nil {
+		err = errors.Join(err, os.WriteFile(filepath.Join(path, "shallow"), shallow, 0o644))
 	}
-	files := map[string]string{"objects/info/alternates": alternates}
-	if t.layer.shallow != nil {
-		files["shallow"] = string(t.layer.shallow)
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(path, name), []byte(data), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // in returns a command in one of the repositories, which may read the git layer's objects.

@@ -117,9 +117,14 @@ func TestEvictClone(t *testing.T) {
 	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	if got := w.m.Inventory(); len(got) > 0 {
-		t.Errorf("inventory: %+v", got)
+	_, measured, err := c.used.Start(t.Context()) // a measurement has waited for the eviction
+	if err != nil {
+		t.Fatal(err)
 	}
+	if got, keys := w.m.Inventory(), w.m.Keys(); len(got)+len(keys) > 0 {
+		t.Errorf("inventory: %+v, keys %q", got, keys)
+	}
+	measured()
 	if got := c.Status(s.History); got.Cloned || got.State != "absent" {
 		t.Errorf("status: %+v", got)
 	}

@@ -54,12 +54,16 @@ func (m *Manager) Inventory() []Info {
 func (m *Manager) Keys() []string {
 	var keys []string
 	for _, c := range m.all() {
-		if c.remote.Fetched() || c.used.Usage().Tasks {
+		if c.remote.Fetched() || c.beingMade() {
 			keys = append(keys, c.Key)
 		}
 	}
 	return keys
 }
+
+// beingMade reports whether the remote of a clone without a record is asked or fetched. Other tasks, such as a measurement
+// that an eviction has ended, may run on a clone that no longer exists.
+func (c *Clone) beingMade() bool { return c.remote.Doing.Now().State != "" }
 
 // Info describes one clone, from memory. It is not ok if the clone neither exists nor is
 // being made.
@@ -70,10 +74,10 @@ func (c *Clone) Info() (info Info, ok bool) {
 		used.Busy = heldBusy
 	}
 	if !made {
-		if !used.Tasks {
+		if !c.beingMade() {
 			return Info{}, false
 		}
-		rec.CreatedAt = c.m.config.Now() // being cloned
+		rec.CreatedAt = c.m.config.Now()
 	}
 	info = Info{
 		Key: c.Key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),

@@ -145,7 +145,6 @@ func ShareTask[T any](ctx context.Context, r *Resource, key string, f func(ctx c
 type Usage struct {
 	Used     bool   // by work that does not yield
 	Attended bool   // an urgent caller waits for a use
-	Tasks    bool   // some uses are tasks
 	Yields   bool   // it has users, and all of them yield
 	Busy     string // why it can't be evicted; empty if it can
 }
@@ -158,7 +157,7 @@ func (r *Resource) Usage() Usage {
 }
 
 func (r *Resource) usageLocked() Usage {
-	u := Usage{Tasks: len(r.tasks) > 0}
+	var u Usage
 	tasked := make(map[*Job]bool)
 	for t := range r.tasks {
 		tasked[t.job] = true

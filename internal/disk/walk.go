@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,9 +72,8 @@ const (
 // child, and must be the same inode: a program that moves directories can hide files, but
 // not lead the walk elsewhere.
 type walk struct {
-	v    Visitor
-	dev  uint64
-	free [][]byte
+	v   Visitor
+	dev uint64
 	// levels are the directories from the top to where we are.
 	levels []level
 }
@@ -90,7 +90,7 @@ type level struct {
 // reader is an open directory.
 type reader struct {
 	fd   int
-	buf  []byte
+	buf  *[batch]byte
 	rest []byte // of buf, not parsed yet
 	pos  int64  // of rest
 	name string // of the entry that was entered
@@ -181,7 +181,7 @@ func (w *walk) enter(e Entry, at, next int64) {
 		l := &w.levels[n-1]
 		l.at, l.next, l.name = at, next, e.Name
 	}
-	w.levels = append(w.levels, level{ino: ino, reader: w.reader(fd)})
+	w.levels = append(w.levels, level{ino: ino, reader: newReader(fd)})
 	if out := len(w.levels) - 1 - window; out > 0 { // the top stays open
 		w.drop(&w.levels[out])
 	}
@@ -214,7 +214,7 @@ func (w *walk) leave() {
 		w.v.Skip(Entry{Depth: n - 1}, err)
 		return
 	}
-	l.reader = w.reader(fd)
+	l.reader = newReader(fd)
 	// The child's name was dropped when the directory was closed. It is the first one at
 	// this position, or near it if others were made meanwhile.
 	l.seek(l.at)
@@ -230,21 +230,16 @@ func (w *walk) leave() {
 	l.seek(l.next)
 }
 
-func (w *walk) reader(fd int) *reader {
-	var buf []byte
-	if n := len(w.free); n > 0 {
-		buf, w.free = w.free[n-1], w.free[:n-1]
-	} else {
-		buf = make([]byte, batch)
-	}
-	return &reader{fd: fd, buf: buf}
-}
+// buffers has the buffers of readers. Most walks are over a few directories, and many begin and end with each Mount.
+var buffers = sync.Pool{New: func() any { return new([batch]byte) }}
+
+func newReader(fd int) *reader { return &reader{fd: fd, buf: buffers.Get().(*[batch]byte)} }
 
 // drop closes a directory.
 func (w *walk) drop(l *level) {
 	if l.reader != nil {
 		unix.Close(l.fd)
-		w.free = append(w.free, l.buf)
+		buffers.Put(l.buf)
 		l.reader = nil
 	}
 }
@@ -266,7 +261,7 @@ func (r *reader) seek(at int64) {
 func (r *reader) read() (d dirent, ok bool, err error) {
 	for {
 		if len(r.rest) == 0 {
-			n, err := unix.Getdents(r.fd, r.buf)
+			n, err := unix.Getdents(r.fd, r.buf[:])
 			if err != nil || n == 0 {
 				return dirent{}, false, err
 			}

@@ -62,8 +62,8 @@ func (m *Manager) Keys() []string {
 }
 
 // beingMade reports whether the remote of a clone without a record is asked or fetched. Other tasks, such as a measurement
-// that an eviction has ended, may run on a clone that no longer exists.
-func (c *Clone) beingMade() bool { return c.remote.Doing.Now().State != "" }
+// that has waited for an eviction, may run on a clone that no longer exists.
+func (c *Clone) beingMade() bool { return c.Doing().State != "" }
 
 // Info describes one clone, from memory. It is not ok if the clone neither exists nor is
 // being made.

@@ -45,7 +45,7 @@ func TestOthersInAdvance(t *testing.T) {
 		if err := h.r.Snapshot(t.Context(), s, nil); err != nil {
 			t.Fatal(err)
 		}
-		if h.r.othersOf(s.History).running {
+		if h.r.WantsOthers(s.History) {
 			t.Error("the other refs are listed in the background too")
 		}
 	}
